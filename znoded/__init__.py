@@ -1,0 +1,1 @@
+"""A coordination service that speaks the ZooKeeper client protocol."""

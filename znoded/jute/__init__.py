@@ -1,0 +1,1 @@
+"""The wire codec: primitives, records, operation codes, error codes. Bytes in, values out."""

@@ -1,0 +1,1 @@
+"""The client side: connections, the request pipeline, four-letter words."""

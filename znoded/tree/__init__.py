@@ -1,0 +1,1 @@
+"""The replicated state machine: znodes, sessions, ACLs, quotas; apply(command) gives a reply and events."""

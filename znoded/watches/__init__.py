@@ -1,0 +1,1 @@
+"""Who watches what, and which event goes to whom."""
