@@ -1,0 +1,1 @@
+"""Measures znoded, and a real ZooKeeper beside it."""
