@@ -1,0 +1,221 @@
+"""Reads a ZooKeeper's zoo.cfg into the tables that a TOML configuration would hold.
+
+Three outcomes for a key: it is taken over; it has no effect here and is noted; or it is refused, because leaving it out would
+make the server less strict than its owner wrote. Values are checked by `znoded.config`, under the names used in zoo.cfg.
+Keys may carry the prefix `zookeeper.` of the system properties that they stand for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+PLAIN_KEYS = {
+    "tickTime": "tick_ms",
+    "minSessionTimeout": "limits.session_timeout_min_ms",
+    "maxSessionTimeout": "limits.session_timeout_max_ms",
+    "maxClientCnxns": "limits.connections_per_address",
+    "maxCnxns": "limits.connections",
+    "globalOutstandingLimit": "limits.outstanding",
+    "jute.maxbuffer": "limits.frame_bytes",
+    "nio.sessionlessCnxnTimeout": "limits.handshake_timeout_ms",
+    "znode.container.checkIntervalMs": "tree.sweep_interval_ms",
+    "extendedTypesEnabled": "tree.ttl_nodes",
+    "enforceQuota": "tree.enforce_quota",
+    "reconfigEnabled": "tree.reconfig",
+    "DigestAuthenticationProvider.superDigest": "auth.super_digest",
+}
+"""Keys whose value is taken over as it stands."""
+
+PART_OF_ANOTHER = {
+    "clientPort", "clientPortAddress", "clientPortListenBacklog", "secureClientPort", "secureClientPortAddress", "dataDir",
+    "ssl.keyStore.location", "ssl.trustStore.location", "ssl.clientAuth", "4lw.commands.whitelist", "admin.enableServer",
+    "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
+}
+"""Keys that are read together with others."""
+
+NO_EFFECT = {
+    r"dataLogDir": "the log lies in the data directory; mount DATA/log elsewhere to part them",
+    r"initLimit|syncLimit|connectToLearnerMasterLimit|electionAlg|cnxTimeout|leaderServes|peerType|quorum\..*|group\..*|weight\..*|"
+    r"standaloneEnabled|observer\..*|learner\..*|localSessions.*|readonlymode\.enabled|tcpKeepAlive|quorumListenOnAllIPs": (
+        "one member has no peers"
+    ),
+    r"autopurge\..*|snapCount|snapSizeLimitInKb|preAllocSize|snapshot\..*|commitLogCount|fastleader\..*|txnLogSizeLimitInKb": (
+        "the log and the checkpoint have their own rules, see [log]; old files are always removed"
+    ),
+    r"fsync\.warningthresholdms|forceSync": "every write is synced before it is acknowledged; /metrics shows how long that takes",
+    r"metricsProvider\..*": "metrics are at /metrics of the admin listener",
+    r"serverCnxnFactory|clientCnxnSocket|nio\..*|netty\..*|jute\.maxbuffer\.extrasize|admin\..*|portUnification": (
+        "it speaks of a part of the Java server"
+    ),
+    r"authProvider\..*|ssl\.authProvider|DigestAuthenticationProvider\.enabled": (
+        "digest and ip are always there, x509 comes with a client_ca, sasl with [auth.sasl_users]"
+    ),
+    r"ssl\.(keyStore|trustStore)\.type|ssl\.(quorum|hostnameVerification|reloadCertFiles|protocol|enabledProtocols).*|sslQuorum.*": (
+        "PEM files are reloaded when they change, TLS 1.2 and 1.3 are spoken"
+    ),
+}
+"""Patterns of keys that a server may well ignore, and why."""
+
+REFUSED = {
+    r"skipACL": "ACLs are always checked; remove it",
+    r"enforce\.auth\..*|sessionRequireClientSASLAuth|requireClientAuthScheme": (
+        "this version cannot require clients to authenticate with a scheme; use TLS with a client_ca instead, and remove it"
+    ),
+    r"ssl\.(keyStore|trustStore)\.password(Path)?": "keys are read from unencrypted PEM files; convert the store, and remove it",
+    r"X509AuthenticationProvider\.superUser|superUser.*": "the superuser is named by superDigest or [auth.sasl_users] only; remove it",
+}
+"""Patterns of keys that would leave the server less strict, or its clients worse off, when ignored."""
+
+
+@dataclass(slots=True)
+class ZooCfg:
+    """What a zoo.cfg says, in the terms of `znoded.config`."""
+
+    table: dict[str, object] = field(default_factory=dict)
+    """Nested tables, as from TOML."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """Dotted key of the table -> key in zoo.cfg."""
+    notes: list[str] = field(default_factory=list)
+    """What has no effect, a line each."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Key in zoo.cfg -> why it cannot be had."""
+
+    def put(self, dotted: str, value: object, origin: str) -> None:
+        """Set a dotted key, and remember which key of zoo.cfg it came from."""
+        *tables, name = dotted.split(".")
+        inner = self.table
+        for table in tables:
+            inner = inner.setdefault(table, {})  # type: ignore[assignment]
+        inner[name] = value
+        self.origins[dotted] = origin
+
+
+def read(path: str) -> ZooCfg:
+    """Read the zoo.cfg at `path`, and the dynamic configuration and `myid` that it points to.
+
+    Raises OSError when one of them cannot be read.
+    """
+    keys = _properties(path)
+    if "dynamicConfigFile" in keys:
+        keys |= _properties(keys["dynamicConfigFile"])
+    result = ZooCfg()
+    for key, dotted in PLAIN_KEYS.items():
+        if key in keys:
+            result.put(dotted, _typed(keys[key]), key)
+    for part in (_put_client, _put_tls, _put_data_dir, _put_words, _put_admin, _put_members):
+        part(keys, result)
+    for key in keys.keys() - PLAIN_KEYS.keys() - PART_OF_ANOTHER:
+        if not key.startswith("server."):
+            _judge(key, result)
+    result.notes.sort()
+    return result
+
+
+def _properties(path: str) -> dict[str, str]:
+    """The keys and values of a Java properties file, without the prefix `zookeeper.`."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = re.sub(r"\\\n\s*", "", file.read()).splitlines()
+    matches = (re.fullmatch(r"\s*([^#!=:\s][^=:\s]*)\s*[=:\s]\s*(.*?)\s*", line) for line in lines)
+    return {match[1].removeprefix("zookeeper."): match[2] for match in matches if match}
+
+
+def _typed(text: str) -> object:
+    """A value as TOML would have it: ZooKeeper takes booleans in any case."""
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"0[xX][0-9A-Fa-f]+", text):
+        return int(text, 16)
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _endpoint(port: str, address: str = "") -> str:
+    """A Twisted endpoint string; an IPv6 address has its colons escaped."""
+    host = address.strip("[]")
+    kind = "tcp6" if ":" in host else "tcp"
+    return f"{kind}:{port}" + (":interface=" + host.replace(":", r"\:") if host else "")
+
+
+def _put_client(keys: Mapping[str, str], result: ZooCfg) -> None:
+    if "clientPort" in keys:
+        endpoint = _endpoint(keys["clientPort"], keys.get("clientPortAddress", ""))
+        backlog = keys.get("clientPortListenBacklog", "-1")
+        result.put("client.listen", [endpoint if backlog == "-1" else f"{endpoint}:backlog={backlog}"], "clientPort")
+    elif "secureClientPort" in keys:
+        result.put("client.listen", [], "clientPort")
+
+
+def _put_tls(keys: Mapping[str, str], result: ZooCfg) -> None:
+    if "secureClientPort" not in keys:
+        return
+    endpoint = _endpoint(keys["secureClientPort"], keys.get("secureClientPortAddress", ""))
+    result.put("client.tls.listen", [endpoint], "secureClientPort")
+    key_store = keys.get("ssl.keyStore.location", "")
+    result.put("client.tls.certificate", key_store, "ssl.keyStore.location")
+    result.put("client.tls.private_key", key_store, "ssl.keyStore.location")
+    client_auth = keys.get("ssl.clientAuth", "need").lower()
+    if client_auth == "need":
+        result.put("client.tls.client_ca", keys.get("ssl.trustStore.location", ""), "ssl.trustStore.location")
+    elif client_auth != "none":
+        result.refused["ssl.clientAuth"] = f"{client_auth} is not right: it must be need or none"
+
+
+def _put_data_dir(keys: Mapping[str, str], result: ZooCfg) -> None:
+    directory = keys.get("dataDir")
+    if directory is None:
+        result.refused["dataDir"] = "is missing: it must be the path of a directory"
+        return
+    result.put("data_dir", directory, "dataDir")
+    legacy = os.path.join(directory, "version-2")
+    if os.path.isdir(legacy):
+        result.notes.append(f"{legacy}: the data of a ZooKeeper is left alone and not imported; this server has a tree of its own")
+
+
+def _put_words(keys: Mapping[str, str], result: ZooCfg) -> None:
+    if "4lw.commands.whitelist" in keys:
+        words = [word.strip() for word in keys["4lw.commands.whitelist"].split(",") if word.strip()]
+        result.put("words.allow", words, "4lw.commands.whitelist")
+
+
+def _put_admin(keys: Mapping[str, str], result: ZooCfg) -> None:
+    if keys.get("admin.enableServer", "true").lower() == "false":
+        result.put("admin.listen", "", "admin.enableServer")
+    elif "admin.serverPort" in keys or "admin.serverAddress" in keys:
+        address = keys.get("admin.serverAddress", "127.0.0.1")
+        result.put("admin.listen", _endpoint(keys.get("admin.serverPort", "8080"), address), "admin.serverPort")
+
+
+def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:
+    """`server.N=host:peerPort:electionPort[:role][;[clientHost:]clientPort]`; the own N stands in the file `myid`."""
+    servers = {key.removeprefix("server."): value for key, value in keys.items() if key.startswith("server.")}
+    for number, spec in servers.items():
+        peer, _, client = spec.partition(";")
+        match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+):(\d+):\d+(?::(participant|observer))?", peer.split("|")[0])
+        if not match:
+            result.refused[f"server.{number}"] = f"{spec} is not right: it must be HOST:PORT:PORT[:participant];[HOST:]PORT"
+            continue
+        host, peer_port, role = match.groups()
+        client_port = client.rpartition(":")[2] or keys.get("clientPort", "2181")
+        member = {"peer": f"{host}:{peer_port}", "client": f"{host}:{client_port}", "role": "learner" if role == "observer" else "voter"}
+        result.put(f"cell.members.{number}", member, f"server.{number}")
+    if len(servers) > 1:
+        result.origins["cell.members"] = "server.N"
+    if servers:
+        with open(os.path.join(keys.get("dataDir", "."), "myid"), encoding="ascii", errors="replace") as file:
+            result.put("member", _typed(file.read().strip()), "myid")
+
+
+def _judge(key: str, result: ZooCfg) -> None:
+    """Refuse or note a key that is not taken over."""
+    for patterns, say in ((REFUSED, result.refused.__setitem__), (NO_EFFECT, _noted(result))):
+        for pattern, why in patterns.items():
+            if re.fullmatch(pattern, key):
+                say(key, why)
+                return
+    result.notes.append(f"{key}: not known here, it has no effect")
+
+
+def _noted(result: ZooCfg) -> Callable[[str, str], None]:
+    return lambda key, why: result.notes.append(f"{key}: has no effect, {why}")
