@@ -17,7 +17,7 @@ class FrameTooLong(JuteError):
 class FrameSplitter:
     """Cuts a stream of bytes, fed in pieces of any size, into frame payloads.
 
-    Holds at most one incomplete frame: its length, and up to `frame_bytes_limit` bytes (ZooKeeper's default is 1048575).
+    Holds at most one incomplete frame: its length and up to `frame_bytes_limit` bytes (1048575 in ZooKeeper).
     """
 
     def __init__(self, frame_bytes_limit: int) -> None:

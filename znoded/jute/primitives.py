@@ -25,7 +25,7 @@ class Reader:
     """Takes values from the front of a byte string, never looking past its end.
 
     `position` and `end` bound the bytes in use and are offsets into `data`; `end` None means all of it.
-    Every method raises JuteError, and leaves `position` unspecified, when the bytes do not hold the value.
+    Every method raises JuteError when the bytes do not hold the value; `position` is then anywhere up to `end`.
     """
 
     __slots__ = ("data", "end", "position")
@@ -44,29 +44,21 @@ class Reader:
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         """The values of a fixed layout."""
-        position = self.position
-        self._advance(layout.size)
-        return layout.unpack_from(self.data, position)
+        return layout.unpack_from(self.data, self._take(layout.size))
 
     def int(self) -> builtins.int:
         """A signed number of 4 bytes."""
-        position = self.position
-        self._advance(4)
-        value: builtins.int = INT.unpack_from(self.data, position)[0]
+        value: builtins.int = INT.unpack_from(self.data, self._take(4))[0]
         return value
 
     def long(self) -> builtins.int:
         """A signed number of 8 bytes."""
-        position = self.position
-        self._advance(8)
-        value: builtins.int = LONG.unpack_from(self.data, position)[0]
+        value: builtins.int = LONG.unpack_from(self.data, self._take(8))[0]
         return value
 
     def boolean(self) -> bool:
         """One byte; anything but 0 is true."""
-        position = self.position
-        self._advance(1)
-        return self.data[position] != 0
+        return self.data[self._take(1)] != 0
 
     def buffer(self) -> bytes | None:
         """A length and that many bytes; length -1 is null, any other negative length an error."""
@@ -75,9 +67,8 @@ class Reader:
             if size_bytes == -1:
                 return None
             raise JuteError(f"a length of {size_bytes} at byte {self.position - 4}: only -1 (null) may be negative")
-        position = self.position
-        self._advance(size_bytes)
-        return self.data[position : self.position]
+        start = self._take(size_bytes)
+        return self.data[start : self.position]
 
     def ustring(self) -> bytes | None:
         """A string, as its UTF-8 bytes (which are not checked); encoded as a buffer is."""
@@ -100,11 +91,14 @@ class Reader:
         """A vector of strings, none of which may be null."""
         return self.vector(_string, least_item_bytes=4)
 
-    def _advance(self, size_bytes: builtins.int) -> None:
-        position = self.position + size_bytes
-        if position > self.end:
-            raise JuteError(f"{size_bytes} bytes are needed at byte {self.position}, {self.remaining} are left")
-        self.position = position
+    def _take(self, size_bytes: builtins.int) -> builtins.int:
+        """Step over the next bytes, if there are so many, and give the offset of the first."""
+        start = self.position
+        end = start + size_bytes
+        if end > self.end:
+            raise JuteError(f"{size_bytes} bytes are needed at byte {start}, {self.remaining} are left")
+        self.position = end
+        return start
 
 
 def _string(reader: Reader) -> bytes:
