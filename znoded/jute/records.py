@@ -365,10 +365,7 @@ MultiItems: TypeAlias = tuple[tuple[Op, Record], ...]
 
 _MULTI_HEADER = struct.Struct(">i?i")  # type, done, err
 _MULTI_END = _MULTI_HEADER.pack(Op.ERROR, True, -1)
-_FLAGS: Mapping[type[Record], range] = {
-    CreateRequest: range(CreateFlags.CONTAINER + 1),
-    CreateTtlRequest: range(CreateFlags.PERSISTENT_SEQUENTIAL_WITH_TTL + 1),
-}
+_FLAGS_WITHOUT_TTL = range(CreateFlags.PERSISTENT, CreateFlags.PERSISTENT_WITH_TTL)
 
 _WRITES: Mapping[int, type[Record]] = {
     Op.CREATE: CreateRequest,
@@ -418,10 +415,13 @@ _read_any_writes = _reader_of_items(_WRITES)
 
 
 def _read_writes(reader: Reader) -> MultiItems:
-    """As ZooKeeper does, refuse the whole request for a create whose flags its op cannot have (protocol facts 8)."""
+    """As ZooKeeper does, refuse the whole request for a create whose flags its op cannot have (protocol facts 8).
+
+    Not so for createTTL: there ZooKeeper 3.9.5 lets bad flags fail that op alone, as a bad argument.
+    """
     items = _read_any_writes(reader)
     for op, item in items:
-        if isinstance(item, CreateRequest | CreateTtlRequest) and item.flags not in _FLAGS[type(item)]:
+        if isinstance(item, CreateRequest) and item.flags not in _FLAGS_WITHOUT_TTL:
             raise JuteError(f"op {op} with flags {item.flags} in a multi")
     return items
 
@@ -440,7 +440,7 @@ def _encode_results(items: MultiItems) -> bytes:
 
 @record
 class MultiRequest(Record):
-    """multi: writes and checks that succeed or fail as one; any other op, or impossible create flags: JuteError."""
+    """multi: writes and checks that succeed or fail as one. JuteError for any other op, and for a create with bad flags."""
 
     ops: Annotated[MultiItems, Codec(_read_writes, _encode_requests, 9)]
 
