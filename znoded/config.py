@@ -1,7 +1,7 @@
 """One typed configuration: read from TOML or from a ZooKeeper's zoo.cfg, checked as a whole, complete with defaults.
 
-`load_toml`, `load_zoo_cfg` and `parse` give a `Config` or raise one `ConfigError` that lists everything wrong at once, each
-line with the key, the value and what would be right. Relative paths are taken from the working directory of the process.
+`load_toml`, `load_zoo_cfg` and `parse` give a `Config` or raise one `ConfigError` that lists everything wrong at once,
+each line with the key, the value and what would be right. Relative paths are taken from the working directory.
 docs/configuration.md and docs/limits.md describe every key for operators.
 """
 
@@ -62,7 +62,7 @@ class ConfigError(ValueError):
 # --- What a value has to be -------------------------------------------------------------------------------------------
 
 Reader = Callable[[object, str, list[Problem]], Any]
-"""Takes what TOML holds, the dotted key and the list of problems to add to; gives the value, or None after a problem."""
+"""Takes what TOML holds, its dotted key, and the problems to add to; gives the value, or None after a problem."""
 
 
 def _shown(value: object) -> str:
@@ -215,7 +215,8 @@ def _members(value: object, key: str, problems: list[Problem]) -> tuple[CellMemb
         if not (name.isascii() and name.isdigit() and 1 <= int(name) <= 254):
             problems.append(Problem(f"{key}.{name}", "the name of a member must be a number from 1 to 254"))
             continue
-        member = _read_section(CellMember, {"id": int(name), **table} if isinstance(table, dict) else table, f"{key}.{name}", problems)
+        numbered = {"id": int(name), **table} if isinstance(table, dict) else table
+        member = _read_section(CellMember, numbered, f"{key}.{name}", problems)
         if member:
             members.append(member)
     return tuple(sorted(members, key=lambda member: member.id))
@@ -232,7 +233,9 @@ def _section(section: type[Any], *, optional: bool = False) -> Any:
     def read(value: object, key: str, problems: list[Problem]) -> Any:
         return _read_section(section, value, key, problems)
 
-    return field(default=None, metadata={"read": read}) if optional else field(default_factory=section, metadata={"read": read})
+    if optional:
+        return field(default=None, metadata={"read": read})
+    return field(default_factory=section, metadata={"read": read})
 
 
 # --- The configuration ------------------------------------------------------------------------------------------------
@@ -242,7 +245,9 @@ def _section(section: type[Any], *, optional: bool = False) -> Any:
 class TlsConfig:
     """TLS listeners for clients, beside the plain ones or alone. Files are PEM and are read again when they change."""
 
-    listen: tuple[str, ...] = _key(_list_of(_value(_tls_endpoint, "a tcp, tcp6 or unix endpoint string, such as tcp:2281"), '["tcp:2281"]'))
+    listen: tuple[str, ...] = _key(
+        _list_of(_value(_tls_endpoint, "a tcp, tcp6 or unix endpoint string, such as tcp:2281"), '["tcp:2281"]')
+    )
     certificate: str = _key(_pem_file("CERTIFICATE"))
     private_key: str = _key(_pem_file("PRIVATE KEY"))
     client_ca: str | None = _key(_pem_file("CERTIFICATE"), None)
@@ -263,7 +268,9 @@ class AuthConfig:
     """Who may be whom. `super_digest` is ZooKeeper's superDigest; `sasl_users` are for SASL DIGEST-MD5."""
 
     super_digest: str | None = _key(
-        _value(_super_digest, 'user:base64(SHA-1("user:password")), as ZooKeeper\'s superDigest is', secret=True), None, repr=False
+        _value(_super_digest, 'user:base64(SHA-1("user:password")), as ZooKeeper\'s superDigest is', secret=True),
+        None,
+        repr=False,
     )
     sasl_users: Mapping[str, str] = field(default_factory=dict, metadata={"read": _sasl_users}, repr=False)
 
@@ -308,13 +315,14 @@ class WordsConfig:
     """The four-letter words that are answered; `*` stands for all."""
 
     allow: tuple[str, ...] = _key(
-        _list_of(_value(_word, f'"*" for all, or one of {", ".join(FOUR_LETTER_WORDS)}'), '["ruok", "mntr"]'), HARMLESS_WORDS
+        _list_of(_value(_word, f'"*" for all, or one of {", ".join(FOUR_LETTER_WORDS)}'), '["ruok", "mntr"]'),
+        HARMLESS_WORDS,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The log on disk and the checkpoint behind it: a checkpoint is due after the interval or the bytes, whichever is first."""
+    """The log on disk, and the checkpoint behind it: due after the interval or the bytes, whichever is first."""
 
     segment_bytes: int = _key(_integer(65_536, 1024 * MIB, "bytes"), 64 * MIB)
     checkpoint_interval_ms: int = _key(_integer(10, 24 * HOUR_MS, "ms"), 5_000)
@@ -352,7 +360,8 @@ class Config:
 
     member: int = _key(_integer(1, 254, "member numbers"), 1)
     data_dir: str = field(
-        default_factory=lambda: os.path.abspath("znoded-data"), metadata={"read": _value(_path, "the path of a directory")}
+        default_factory=lambda: os.path.abspath("znoded-data"),
+        metadata={"read": _value(_path, "the path of a directory")},
     )
     tick_ms: int = _key(_integer(1, HOUR_MS, "ms"), 2_000)
     client: ClientConfig = _section(ClientConfig)
@@ -417,7 +426,7 @@ def parse(
 ) -> Config:
     """Check a whole configuration given as nested tables.
 
-    `origins` names keys as their author wrote them, for messages; `problems` are those found so far. Raises ConfigError.
+    `origins` names keys as their author wrote them; `problems` are those found so far. Raises ConfigError.
     """
     problems = problems or []
     merged = _merged(table, overrides or {})
@@ -425,9 +434,18 @@ def parse(
     if config:
         problems.extend(_contradictions(config))
     if config is None or problems:
-        names = origins or {}
-        raise ConfigError(source, [dataclasses.replace(p, key=names.get(p.key, p.key)) for p in problems])
+        raise ConfigError(source, [dataclasses.replace(p, key=_as_written(p.key, origins or {})) for p in problems])
     return config
+
+
+def _as_written(dotted: str, origins: Mapping[str, str]) -> str:
+    """What the author called this key, or the one that it is part of."""
+    part = dotted
+    while part:
+        if part in origins:
+            return origins[part]
+        part = part[: max(part.rfind("."), part.rfind("["), 0)]
+    return dotted
 
 
 def _merged(table: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
@@ -451,8 +469,7 @@ def _read_section(section: type[Section], table: object, at: str, problems: list
     known_before = len(problems)
     prefix = f"{at}." if at else ""
     keys = {key.name: key for key in dataclasses.fields(section)}  # type: ignore[arg-type]
-    for name in table.keys() - keys.keys():
-        problems.append(Problem(f"{prefix}{name}", _unknown(name, keys)))
+    problems.extend(Problem(f"{prefix}{name}", _unknown(name, keys)) for name in table if name not in keys)
     values = {}
     for name, key in keys.items():
         if name in table:
@@ -474,7 +491,8 @@ def _contradictions(config: Config) -> Iterator[Problem]:
     if config.session_timeout_min_ms > config.session_timeout_max_ms:
         yield Problem(
             "limits.session_timeout_min_ms",
-            f"{config.session_timeout_min_ms} ms is above the greatest session timeout, {config.session_timeout_max_ms} ms",
+            f"{config.session_timeout_min_ms} ms is not right: it must be at most {config.session_timeout_max_ms} ms, "
+            "the greatest session timeout",
         )
     members = config.cell.members
     if len(members) > 1:

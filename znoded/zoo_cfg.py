@@ -1,8 +1,8 @@
 """Reads a ZooKeeper's zoo.cfg into the tables that a TOML configuration would hold.
 
-Three outcomes for a key: it is taken over; it has no effect here and is noted; or it is refused, because leaving it out would
-make the server less strict than its owner wrote. Values are checked by `znoded.config`, under the names used in zoo.cfg.
-Keys may carry the prefix `zookeeper.` of the system properties that they stand for.
+A key is taken over; or it has no effect here and is noted; or it is refused, because leaving it out would make the
+server less strict than its owner wrote. Values are checked by `znoded.config`, under the names used in zoo.cfg. Keys
+may carry the prefix `zookeeper.` of the system properties that they stand for.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ PLAIN_KEYS = {
 """Keys whose value is taken over as it stands."""
 
 PART_OF_ANOTHER = {
-    "clientPort", "clientPortAddress", "clientPortListenBacklog", "secureClientPort", "secureClientPortAddress", "dataDir",
-    "ssl.keyStore.location", "ssl.trustStore.location", "ssl.clientAuth", "4lw.commands.whitelist", "admin.enableServer",
-    "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
+    "clientPort", "clientPortAddress", "clientPortListenBacklog", "secureClientPort", "secureClientPortAddress",
+    "dataDir", "ssl.keyStore.location", "ssl.trustStore.location", "ssl.clientAuth", "4lw.commands.whitelist",
+    "admin.enableServer", "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
 }
 """Keys that are read together with others."""
 
 NO_EFFECT = {
     r"dataLogDir": "the log lies in the data directory; mount DATA/log elsewhere to part them",
-    r"initLimit|syncLimit|connectToLearnerMasterLimit|electionAlg|cnxTimeout|leaderServes|peerType|quorum\..*|group\..*|weight\..*|"
-    r"standaloneEnabled|observer\..*|learner\..*|localSessions.*|readonlymode\.enabled|tcpKeepAlive|quorumListenOnAllIPs": (
+    r"(quorum|group|weight|observer|learner)\..*|initLimit|syncLimit|connectToLearnerMasterLimit|electionAlg|cnxTimeout|"
+    r"leaderServes|peerType|standaloneEnabled|localSessions.*|readonlymode\.enabled|quorumListenOnAllIPs|sslQuorum.*": (
         "one member has no peers"
     ),
-    r"autopurge\..*|snapCount|snapSizeLimitInKb|preAllocSize|snapshot\..*|commitLogCount|fastleader\..*|txnLogSizeLimitInKb": (
+    r"(autopurge|snapshot|fastleader)\..*|snapCount|(snapSize|txnLogSize)LimitInKb|preAllocSize|commitLogCount": (
         "the log and the checkpoint have their own rules, see [log]; old files are always removed"
     ),
-    r"fsync\.warningthresholdms|forceSync": "every write is synced before it is acknowledged; /metrics shows how long that takes",
+    r"fsync\.warningthresholdms|forceSync": "every write is synced before it is acknowledged; /metrics shows the time",
     r"metricsProvider\..*": "metrics are at /metrics of the admin listener",
-    r"serverCnxnFactory|clientCnxnSocket|nio\..*|netty\..*|jute\.maxbuffer\.extrasize|admin\..*|portUnification": (
+    r"(admin|nio|netty)\..*|serverCnxnFactory|clientCnxnSocket|jute\.maxbuffer\.extrasize|tcpKeepAlive": (
         "it speaks of a part of the Java server"
     ),
     r"authProvider\..*|ssl\.authProvider|DigestAuthenticationProvider\.enabled": (
         "digest and ip are always there, x509 comes with a client_ca, sasl with [auth.sasl_users]"
     ),
-    r"ssl\.(keyStore|trustStore)\.type|ssl\.(quorum|hostnameVerification|reloadCertFiles|protocol|enabledProtocols).*|sslQuorum.*": (
+    r"ssl\.((keyStore|trustStore)\.type|quorum.*|hostnameVerification|reloadCertFiles|protocol|enabledProtocols)": (
         "PEM files are reloaded when they change, TLS 1.2 and 1.3 are spoken"
     ),
 }
@@ -62,10 +62,13 @@ NO_EFFECT = {
 REFUSED = {
     r"skipACL": "ACLs are always checked; remove it",
     r"enforce\.auth\..*|sessionRequireClientSASLAuth|requireClientAuthScheme": (
-        "this version cannot require clients to authenticate with a scheme; use TLS with a client_ca instead, and remove it"
+        "this version cannot require a scheme of its clients; require certificates by a client_ca, and remove it"
     ),
-    r"ssl\.(keyStore|trustStore)\.password(Path)?": "keys are read from unencrypted PEM files; convert the store, and remove it",
-    r"X509AuthenticationProvider\.superUser|superUser.*": "the superuser is named by superDigest or [auth.sasl_users] only; remove it",
+    r"ssl\.(keyStore|trustStore)\.password(Path)?": "keys are read from PEM files without a password; remove it",
+    r"portUnification|client\.portUnification": "plain and TLS clients need a port each; remove it",
+    r"X509AuthenticationProvider\.superUser|superUser.*": (
+        "the superuser is named by superDigest or [auth.sasl_users] only; remove it"
+    ),
 }
 """Patterns of keys that would leave the server less strict, or its clients worse off, when ignored."""
 
@@ -170,7 +173,7 @@ def _put_data_dir(keys: Mapping[str, str], result: ZooCfg) -> None:
     result.put("data_dir", directory, "dataDir")
     legacy = os.path.join(directory, "version-2")
     if os.path.isdir(legacy):
-        result.notes.append(f"{legacy}: the data of a ZooKeeper is left alone and not imported; this server has a tree of its own")
+        result.notes.append(f"{legacy}: a ZooKeeper's data is left alone, not imported; this server has its own tree")
 
 
 def _put_words(keys: Mapping[str, str], result: ZooCfg) -> None:
@@ -194,11 +197,14 @@ def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:
         peer, _, client = spec.partition(";")
         match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+):(\d+):\d+(?::(participant|observer))?", peer.split("|")[0])
         if not match:
-            result.refused[f"server.{number}"] = f"{spec} is not right: it must be HOST:PORT:PORT[:participant];[HOST:]PORT"
+            right = "HOST:PEER_PORT:ELECTION_PORT[:participant];[HOST:]CLIENT_PORT"
+            result.refused[f"server.{number}"] = f"{spec} is not right: it must be {right}"
             continue
         host, peer_port, role = match.groups()
         client_port = client.rpartition(":")[2] or keys.get("clientPort", "2181")
-        member = {"peer": f"{host}:{peer_port}", "client": f"{host}:{client_port}", "role": "learner" if role == "observer" else "voter"}
+        member = {"peer": f"{host}:{peer_port}", "client": f"{host}:{client_port}"}
+        if role == "observer":
+            member["role"] = "learner"
         result.put(f"cell.members.{number}", member, f"server.{number}")
     if len(servers) > 1:
         result.origins["cell.members"] = "server.N"
