@@ -1,0 +1,63 @@
+"""Which connections may be here: the limits at accept, and the wait for the first request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from znoded.config import Limits
+
+if TYPE_CHECKING:
+    from znoded.server.connection import ClientConnection
+
+
+class Admission:
+    """Counts the connections of a member. Those that have not asked for a session yet wait in the lobby, for a limited time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._connections: dict[ClientConnection, None] = {}
+        self._lobby: dict[ClientConnection, None] = {}  # oldest first
+        self._count_of: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def __iter__(self) -> Iterator[ClientConnection]:
+        return iter(list(self._connections))
+
+    def enter(self, connection: ClientConnection) -> str | None:
+        """Let a connection in. Returns why not, if it may not."""
+        limits = self._limits
+        count = self._count_of.get(connection.host, 0)
+        if limits.connections_per_address and count >= limits.connections_per_address:
+            return f"{count} connections of its address are open already (limits.connections_per_address)"
+        if limits.connections and len(self._connections) >= limits.connections:
+            return f"{len(self._connections)} connections are open already (limits.connections)"
+        self._count_of[connection.host] = count + 1
+        self._connections[connection] = None
+        self._lobby[connection] = None
+        return None
+
+    def leave_lobby(self, connection: ClientConnection) -> None:
+        """It has asked for a session."""
+        self._lobby.pop(connection, None)
+
+    def leave(self, connection: ClientConnection) -> None:
+        """It is closed. One that was never let in may leave, too."""
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        self._lobby.pop(connection, None)
+        count = self._count_of.pop(connection.host) - 1
+        if count:
+            self._count_of[connection.host] = count
+
+    def overstayed(self, now_ms: int) -> list[ClientConnection]:
+        """The connections that have been in the lobby for longer than the limit."""
+        waiting: list[ClientConnection] = []
+        for connection in self._lobby:
+            if now_ms - connection.accepted_ms < self._limits.handshake_timeout_ms:
+                break
+            waiting.append(connection)
+        return waiting

@@ -1,0 +1,67 @@
+"""Who a connection is: the `auth` request and the identities that come of it (protocol facts 6)."""
+
+from __future__ import annotations
+
+import hmac
+
+from functools import lru_cache
+import secrets
+from typing import TYPE_CHECKING
+
+from znoded.config import AuthConfig
+from znoded.jute.primitives import encode_ustring, encode_vector
+from znoded.jute.records import AuthRequest
+from znoded.server.sasl import DigestMd5Server
+from znoded.tree.acl import SUPER, Identity, digest_id
+
+if TYPE_CHECKING:
+    from znoded.server.connection import ClientConnection
+
+NONCE_BYTES = 32
+READ_MODES = (b"linearizable", b"serializable")
+
+
+class AuthFailed(Exception):
+    """The client is not who it says, or says it in a scheme that is unknown here."""
+
+
+def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[Identity, ...]:
+    """The identities that an auth request gives. Raises AuthFailed.
+
+    Beside ZooKeeper's schemes there is `reads`: it gives no identity but says how fresh the connection's reads must be.
+    """
+    text = request.auth or b""
+    if request.scheme == b"digest":
+        identity = digest_id(text)
+        is_super = config.super_digest is not None and hmac.compare_digest(identity, config.super_digest.encode())
+        return ((b"digest", identity), SUPER) if is_super else ((b"digest", identity),)
+    if request.scheme == b"ip":
+        return ((b"ip", host.encode()),)
+    if request.scheme == b"reads" and text in READ_MODES:
+        # One voter answers every read from what it has committed itself, so both modes are the same.
+        return ()
+    raise AuthFailed(f"scheme {request.scheme!r}")
+
+
+@lru_cache(maxsize=4096)
+def with_identities(held: tuple[Identity, ...], gained: tuple[Identity, ...]) -> tuple[tuple[Identity, ...], bytes]:
+    """The identities after `gained` came to `held`, and their record as commands carry it. Cached: most clients are alike."""
+    identities = held + tuple(identity for identity in gained if identity not in held)
+    return identities, encode_vector(identities, lambda identity: encode_ustring(identity[0]) + encode_ustring(identity[1]))
+
+
+def sasl_step(connection: ClientConnection, token: bytes, config: AuthConfig) -> bytes | None:
+    """One step of SASL DIGEST-MD5 (protocol facts 13): the server's token, None where SASL is not configured. Raises SaslFailure.
+
+    After the last step the connection has the user's identity; the user named super is the superuser.
+    """
+    if not config.sasl_users:
+        return None
+    if connection.sasl is None:
+        connection.sasl = DigestMd5Server(config.sasl_users, secrets.token_bytes(NONCE_BYTES))
+    answer = connection.sasl.step(token)
+    user = connection.sasl.authorization_id
+    if user is not None:
+        connection.sasl = None
+        connection.add_identities(((b"sasl", user), SUPER) if user == b"super" else ((b"sasl", user),))
+    return answer

@@ -1,0 +1,244 @@
+"""One client connection: its life from accept to close, the bytes in, the frames out.
+
+    NEW ── connect request ──> OPENING ── session ready ──> OPEN ── close, expiry, takeover ──> ENDED
+     └── four-letter word ──────────────────────────────────────────────────────────────────────^
+
+What a request means is the pipeline's affair. Here lie the framing of partial input and the back-pressure: a client that does not
+read is not read from, and costs a bounded amount of memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IHandshakeListener
+from twisted.internet.protocol import Protocol
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from znoded.server.auth import with_identities
+from znoded.server.sender import Sender, sender_for
+from znoded.server.tls import subject_rfc2253
+
+if TYPE_CHECKING:
+    from znoded.server.member import Member
+    from znoded.server.sessions import LiveSession
+    from znoded.tree.acl import Identity
+
+    #: A request that waits for its turn: its xid, who answers it, its record. A write that is in the log has no one to answer it
+    #: yet, and the time it was received in place of a record.
+    Waiting = tuple[int, Callable[["ClientConnection", int, bytes], None] | None, Any]
+
+#: Input is parsed until this much output has been made; then it is sent before more is parsed.
+OUTPUT_SLICE_BYTES = 256 * 1024
+
+
+class State(IntEnum):
+    """Where a connection is in its life."""
+
+    NEW = 0
+    OPENING = 1
+    OPEN = 2
+    ENDED = 3
+
+
+@implementer(IHandshakeListener)
+class ClientConnection(Protocol):
+    """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
+
+    __slots__ = (
+        "_chunks", "_have_bytes", "_need_bytes", "_reading", "_sender", "accepted_ms", "attach", "host", "identities",
+        "identities_record", "last_latency_ms", "last_op", "last_xid", "last_zxid", "live", "max_latency_ms", "member", "out",
+        "out_bytes", "packets_received", "packets_sent", "pending", "port", "read_only_byte", "sasl", "sequence",
+        "session_id", "state", "touched",
+    )  # fmt: skip
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.state = State.NEW
+        self.session_id = 0
+        self.live: LiveSession | None = None
+        self.attach = 0
+        self.sequence = 0
+        self.identities: tuple[Identity, ...] = ()
+        self.identities_record = b""
+        self.read_only_byte = False
+        self.sasl: Any = None
+        #: Requests received and not answered yet, oldest first. None until there was one, to keep idle sessions small.
+        self.pending: deque[Waiting] | None = None
+        #: Frames to send at the next flush.
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self.touched = False  # in the delivery's list of connections to flush
+        self._chunks: list[bytes] = []
+        self._have_bytes = 0
+        self._need_bytes = 0
+        self._reading = True
+        self.packets_received = 0
+        self.packets_sent = 0
+        self.last_op = 0
+        self.last_xid = -1
+        self.last_zxid = 0
+        self.last_latency_ms = 0.0
+        self.max_latency_ms = 0.0
+
+    # ---- life
+
+    def connectionMade(self) -> None:
+        transport: Any = self.transport
+        peer = transport.getPeer()
+        self.host: str = getattr(peer, "host", "127.0.0.1")
+        self.port: int = getattr(peer, "port", 0)
+        self._sender: Sender = sender_for(transport, self._resume)
+        self.accepted_ms = self.member.monotonic_ms()
+        self.add_identities(((b"ip", self.host.encode()),))
+        if hasattr(transport, "setTcpNoDelay"):
+            transport.setTcpNoDelay(True)
+        self.member.connection_made(self)
+
+    def handshakeCompleted(self) -> None:
+        """TLS is up: a certificate the client showed and the context accepted names it."""
+        certificate: Any = self.transport.getPeerCertificate()  # type: ignore[union-attr]
+        if certificate is not None:
+            self.add_identities(((b"x509", subject_rfc2253(certificate.to_cryptography())),))
+
+    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+        self.state = State.ENDED
+        self._chunks.clear()
+        self.out.clear()
+        self.member.connection_lost(self)
+
+    def finish(self) -> None:
+        """Send what is waiting, then close. Nothing received from now on is looked at."""
+        if self.state is State.ENDED:
+            return
+        self.flush()
+        self.state = State.ENDED
+        self._sender.finish()
+
+    def abort(self) -> None:
+        """Close at once and without a word."""
+        self.state = State.ENDED
+        transport: Any = self.transport
+        transport.abortConnection()
+
+    def add_identities(self, gained: tuple[Identity, ...]) -> None:
+        """The client showed who else it is. Identities belong to the connection and are never taken away."""
+        self.identities, self.identities_record = with_identities(self.identities, gained)
+
+    # ---- in
+
+    def dataReceived(self, data: bytes) -> None:
+        # Parts of a frame are kept apart until it is whole: joining at each segment would cost the square of the frame's size.
+        if self._chunks:
+            self._chunks.append(data)
+            self._have_bytes += len(data)
+            if self._have_bytes < self._need_bytes:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._have_bytes = 0
+        self._consume(data)
+
+    def _consume(self, data: bytes) -> None:
+        rest, need_bytes = self.member.pipeline.consume(self, data)
+        if self.out:
+            self.flush()
+        if rest and self.state is not State.ENDED:
+            self._chunks.append(rest)
+            self._have_bytes = len(rest)
+            self._need_bytes = need_bytes
+        if self.is_stalled():
+            self.stop_reading()
+
+    def is_stalled(self) -> bool:
+        """Whether nothing more may be read from this client for now."""
+        if self.state is State.OPENING or self._sender.blocked:
+            return True
+        pending = self.pending
+        return pending is not None and self.member.is_over_outstanding_limit(len(pending))
+
+    def stop_reading(self) -> None:
+        """Leave what the client sends in the network until `go_on`."""
+        if self._reading and self.state is not State.ENDED:
+            self._reading = False
+            transport: Any = self.transport
+            transport.pauseProducing()
+
+    def go_on(self) -> None:
+        """Read on, if the reason for the pause is gone: first what was received before it."""
+        if self._reading or self.state is State.ENDED or self.is_stalled():
+            return
+        self._reading = True
+        if self._chunks:
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._have_bytes = 0
+            self._consume(data)
+        if self._reading and self.state is not State.ENDED:
+            transport: Any = self.transport
+            transport.resumeProducing()
+
+    def _resume(self) -> None:
+        """The peer has taken all that was queued."""
+        if self.state is State.ENDED:
+            return
+        if self.out:
+            self.flush()
+        self.go_on()
+
+    # ---- out
+
+    def flush(self) -> None:
+        """Send the frames in `out`, a slice at a time. While the peer does not read, they stay where they are."""
+        out = self.out
+        while out and not self._sender.blocked and self.state is not State.ENDED:
+            if self.out_bytes <= OUTPUT_SLICE_BYTES:
+                data = b"".join(out) if len(out) > 1 else out[0]
+                out.clear()
+                self.out_bytes = 0
+            else:
+                data = self._take_slice()
+            self._sender.send(data)
+
+    def _take_slice(self) -> bytes:
+        size_bytes = 0
+        for count, frame in enumerate(self.out, 1):
+            size_bytes += len(frame)
+            if size_bytes >= OUTPUT_SLICE_BYTES:
+                break
+        data = b"".join(self.out[:count])
+        del self.out[:count]
+        self.out_bytes -= size_bytes
+        return data
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the peer has not read what was sent before."""
+        return self._sender.blocked
+
+    def put(self, frame: bytes) -> None:
+        """Queue a frame for the next flush."""
+        self.out.append(frame)
+        self.out_bytes += len(frame)
+        self.packets_sent += 1
+
+    def notify(self, frame: bytes) -> None:
+        """Queue a watch notification behind what was answered so far."""
+        self.put(frame)
+        self.check_output_limit()
+
+    def check_output_limit(self) -> None:
+        """Cut off a client that does not read while its output grows beyond the limit."""
+        if self._sender.blocked and self.out_bytes > self.member.limits.queued_bytes_per_connection:
+            self.member.cut_off(self, f"does not read: {self.out_bytes} bytes wait for it")
+
+    def waiting(self) -> deque[Waiting]:
+        """The queue of requests not answered yet, made when first needed."""
+        if self.pending is None:
+            self.pending = deque()
+        return self.pending

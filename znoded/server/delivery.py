@@ -1,0 +1,126 @@
+"""What becomes of committed commands: apply each to the tree, answer its client, tell the watchers.
+
+Notifications of a change are queued before the reply of the write that caused it, and before any reply that could show the new
+state; each connection touched by a batch is flushed once, at its end.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import NOTIFICATION_XID, Op, Perm
+from znoded.server.connection import ClientConnection, State
+from znoded.tree.acl import allowed
+from znoded.tree.commands import HEAD
+
+if TYPE_CHECKING:
+    from znoded.server.member import Member
+
+#: Frame length, then the header (xid, zxid, error), event type, keeper state, path length; the path follows.
+NOTIFICATION = struct.Struct(">iiqiiii")
+SYNC_CONNECTED = 3
+#: The first byte of a command's op: set for the internal ones, which are negative.
+OP_OFFSET = struct.calcsize(">qqqq")
+
+
+def notification_frame(zxid: int, event_type: int, path: bytes) -> bytes:
+    """A whole watch notification. `zxid` is that of the change, or -1 for a change made before the watch was set again."""
+    head = NOTIFICATION.pack(28 + len(path), NOTIFICATION_XID, zxid, 0, event_type, SYNC_CONNECTED, len(path))
+    return head + path
+
+
+class Delivery:
+    """Applies batches of commands for one member."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._to_flush: list[ClientConnection] = []
+
+    def apply_batch(self, first_zxid: int, commands: list[bytes]) -> None:
+        """Apply commands that follow each other in the log, and send what comes of them."""
+        member = self._member
+        tree = member.tree
+        apply = tree.apply
+        events = tree.events
+        find = member.sessions.get
+        write_applied = member.pipeline.write_applied
+        for zxid, command in enumerate(commands, first_zxid):
+            session_id, attach, _, error, body = apply(zxid, command)
+            if events:
+                self._notify(zxid)
+            if command[OP_OFFSET] == 0xFF:
+                self._session_changed(command, session_id, attach, error)
+                continue
+            live = find(session_id)
+            if live is None or live.attach != attach:
+                continue  # its connection is gone, and with it whoever waits for the answer
+            connection = live.connection
+            if connection is None or connection.state is not State.OPEN:
+                continue
+            if error == ErrorCode.SESSION_MOVED:
+                connection.abort()
+                continue
+            write_applied(connection, zxid, error, body)
+            if not connection.touched:
+                self.flush_later(connection)
+        member.batch_applied(len(commands))
+        self.flush()
+
+    def flush_later(self, connection: ClientConnection) -> None:
+        """Have the connection flushed, and read from again if it waited for this, at the end of the batch."""
+        if not connection.touched:
+            connection.touched = True
+            self._to_flush.append(connection)
+
+    def flush(self) -> None:
+        """Send what the batch made."""
+        touched, self._to_flush = self._to_flush, []
+        for connection in touched:
+            connection.touched = False
+            connection.flush()
+            connection.check_output_limit()
+            connection.go_on()
+
+    def _notify(self, zxid: int) -> None:
+        """Queue the notifications of one change: one per watcher and event, if the watcher may read the node."""
+        watches = self._member.watches
+        tree = self._member.tree
+        for event_type, path, acl in tree.events:
+            frames: dict[tuple[int, bytes], bytes] = {}
+            for watcher, kind, watched_path in watches.fire(event_type, path):
+                if acl is not None and not allowed(acl, Perm.READ, watcher.identities):
+                    continue
+                frame = frames.get((kind, watched_path))
+                if frame is None:
+                    frame = frames[kind, watched_path] = notification_frame(zxid, kind, watched_path)
+                watcher.notify(frame)
+                if not watcher.touched:
+                    self.flush_later(watcher)
+        tree.events.clear()
+
+    def _session_changed(self, command: bytes, session_id: int, attach: int, error: int) -> None:
+        op = HEAD.unpack_from(command)[4]
+        if op == Op.CREATE_SESSION and not error:
+            self._member.handshake.session_created(session_id, attach)
+        elif op == Op.CLOSE_SESSION:
+            self._session_closed(session_id, attach, error)
+
+    def _session_closed(self, session_id: int, attach: int, error: int) -> None:
+        member = self._member
+        if session_id in member.tree.sessions:
+            live = member.sessions.get(session_id)
+            if live is not None:
+                live.closing = False  # the decision to expire it was overtaken: somebody came back for it
+            return
+        live = member.sessions.remove(session_id)
+        if live is None or live.connection is None:
+            return
+        connection = live.connection
+        if connection.attach == attach and connection.pending and connection.state is State.OPEN:
+            # Its own close: everything sent before is answered by now, so the oldest request that waits is the close itself.
+            member.pipeline.write_applied(connection, member.zxid, error, b"")
+            connection.finish()
+        else:
+            connection.abort()

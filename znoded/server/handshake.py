@@ -1,0 +1,141 @@
+"""The first bytes of a connection: a four-letter word, or the request that opens or resumes a session (protocol facts 1.4 to 1.7)."""
+
+from __future__ import annotations
+
+import hmac
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from znoded.jute.ops import Op
+from znoded.jute.primitives import JuteError, Reader, encode_buffer, encode_int
+from znoded.jute.records import ConnectRequest, ConnectResponse
+from znoded.server.connection import ClientConnection, State
+from znoded.tree.commands import encode_command
+
+if TYPE_CHECKING:
+    from znoded.server.member import Member
+
+LENGTH = struct.Struct(">i")
+CONNECT_REQUEST_BYTES = 44  # without the read-only byte
+PASSWORD_BYTES = 16
+
+
+class Handshake:
+    """Opens and resumes sessions for one member, and answers four-letter words."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        #: Connections whose new session is on its way through the log, by its id.
+        self._opening: dict[int, tuple[ClientConnection, int]] = {}
+
+    def consume(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
+        """Take the first frame from `data`. Returns the rest, and how many bytes it must have before it is worth another look."""
+        if len(data) < 4:
+            return data, 4
+        words = self._member.words
+        word = data[:4]
+        if words.is_word(word):
+            argument_bytes = words.argument_bytes(word)
+            if len(data) < 4 + argument_bytes:
+                return data, 4 + argument_bytes
+            answer = words.answer(word, data[4 : 4 + argument_bytes])
+            if answer:
+                connection.put(answer)
+            connection.finish()
+            return b"", 0
+        (length,) = LENGTH.unpack(word)
+        if not CONNECT_REQUEST_BYTES <= length <= self._member.limits.frame_bytes:
+            connection.abort()
+            return b"", 0
+        if len(data) < 4 + length:
+            return data, 4 + length
+        try:
+            request = ConnectRequest.decode(Reader(data, 4, 4 + length))
+        except JuteError:
+            connection.abort()
+            return b"", 0
+        self._connect(connection, request)
+        if connection.state is State.OPEN:
+            return self._member.pipeline.consume(connection, data[4 + length :])
+        return data[4 + length :], 0
+
+    def _connect(self, connection: ClientConnection, request: ConnectRequest) -> None:
+        member = self._member
+        if not member.serving or request.last_zxid_seen > member.zxid:
+            # A client that has seen more than this member knows must look for another; ZooKeeper closes without a word, too.
+            connection.abort()
+            return
+        connection.read_only_byte = request.read_only is not None
+        timeout_ms = min(max(request.timeout_ms, member.min_session_timeout_ms), member.max_session_timeout_ms)
+        member.leave_lobby(connection)
+        if request.session_id:
+            self._resume(connection, request, timeout_ms)
+        else:
+            self._open(connection, timeout_ms)
+
+    def _open(self, connection: ClientConnection, timeout_ms: int) -> None:
+        member = self._member
+        if len(member.sessions) + len(self._opening) >= member.limits.sessions:
+            member.cut_off(connection, f"asks for a session, and there are {len(member.sessions)} already (limits.sessions)")
+            return
+        session_id = member.next_session_id()
+        now_ms = int(time.time() * 1000)
+        record = encode_int(timeout_ms) + encode_buffer(None)
+        if not member.propose(encode_command(now_ms, session_id, member.new_attach(), 0, Op.CREATE_SESSION, b"", record)):
+            connection.abort()
+            return
+        connection.state = State.OPENING
+        self._opening[session_id] = connection, timeout_ms
+
+    def session_created(self, session_id: int, attach: int) -> None:
+        """A new session came out of the log: watch over it, and let its client in if it is still there."""
+        member = self._member
+        session = member.tree.sessions[session_id]
+        member.sessions.add(session_id, session.timeout_ms, member.monotonic_ms(), attach)
+        connection, timeout_ms = self._opening.pop(session_id, (None, 0))
+        if connection is not None and connection.state is State.OPENING:
+            self._let_in(connection, session_id, timeout_ms)
+
+    def _resume(self, connection: ClientConnection, request: ConnectRequest, timeout_ms: int) -> None:
+        member = self._member
+        session = member.tree.sessions.get(request.session_id)
+        live = member.sessions.get(request.session_id)
+        # The password is checked before anything else is touched: a wrong one must not disturb the owner of the session.
+        if session is None or live is None or live.closing or not hmac.compare_digest(session.password, request.password or b""):
+            response = ConnectResponse(0, 0, 0, bytes(PASSWORD_BYTES), False if connection.read_only_byte else None).encode()
+            connection.put(LENGTH.pack(len(response)) + response)
+            connection.finish()
+            return
+        if live.connection is not None:
+            live.connection.abort()
+            live.connection = None
+        live.attach = member.new_attach()
+        member.sessions.renew(live, timeout_ms, member.monotonic_ms())
+        connection.state = State.OPENING
+        # What the session sent on its old connection is still to be answered before anything it sends on this one.
+        member.when_applied(lambda: self._resumed(connection, request.session_id, live.attach, timeout_ms))
+
+    def _resumed(self, connection: ClientConnection, session_id: int, attach: int, timeout_ms: int) -> None:
+        live = self._member.sessions.get(session_id)
+        if connection.state is not State.OPENING:
+            return
+        if live is None or live.attach != attach:
+            connection.abort()  # closed or taken over meanwhile; the client comes back and is told
+            return
+        self._let_in(connection, session_id, timeout_ms)
+
+    def _let_in(self, connection: ClientConnection, session_id: int, timeout_ms: int) -> None:
+        member = self._member
+        live = member.sessions.get(session_id)
+        assert live is not None
+        live.connection = connection
+        connection.live = live
+        connection.session_id = session_id
+        connection.attach = live.attach
+        connection.state = State.OPEN
+        read_only = False if connection.read_only_byte else None
+        password = member.tree.sessions[session_id].password
+        response = ConnectResponse(0, timeout_ms, session_id, password, read_only).encode()
+        connection.put(LENGTH.pack(len(response)) + response)
+        member.flush_later(connection)

@@ -1,0 +1,84 @@
+"""What a member does by the clock: end silent sessions, sweep containers and TTL nodes, close connections that never spoke."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from znoded.jute.ops import Op
+from znoded.jute.primitives import encode_long, encode_ustring
+from znoded.tree.commands import EXPIRY_SEQUENCE, encode_command
+from znoded.tree.sweep import sweep_candidates
+
+if TYPE_CHECKING:
+    from znoded.server.member import Member
+
+#: Sessions ended per tick, at most: thousands that fall silent together must not stand before everybody's writes.
+EXPIRIES_PER_TICK = 2_000
+SWEEPS_PER_ROUND = 10_000
+LOBBY_CHECK_S = 1.0
+
+log = Logger()
+
+
+class Housekeeping:
+    """The timers of one member. Each decision becomes a command; the log decides when it takes effect."""
+
+    def __init__(self, member: Member, reactor: Any) -> None:
+        self._member = member
+        self._last_tick_ms = 0
+        tree = member.config.tree
+        self._timers = (
+            (LoopingCall(self._end_silent_sessions), member.config.tick_ms / 1000),
+            (LoopingCall(self._sweep), tree.sweep_interval_ms / 1000),
+            (LoopingCall(self._close_silent_connections), LOBBY_CHECK_S),
+        )
+        for timer, _ in self._timers:
+            timer.clock = reactor
+
+    def start(self) -> None:
+        """Start all timers."""
+        self._last_tick_ms = self._member.monotonic_ms()
+        for timer, interval_s in self._timers:
+            timer.start(interval_s, now=False)
+
+    def stop(self) -> None:
+        """Stop those that run."""
+        for timer, _ in self._timers:
+            if timer.running:
+                timer.stop()
+
+    def _end_silent_sessions(self) -> None:
+        member = self._member
+        now_ms = member.monotonic_ms()
+        gap_ms = now_ms - self._last_tick_ms
+        self._last_tick_ms = now_ms
+        if gap_ms > 2 * member.config.tick_ms:
+            # The process was paused, so it could not hear its clients: nobody's silence counts.
+            log.warn("the clock jumped by {gap_ms} ms; every session gets its full timeout again", gap_ms=gap_ms)
+            member.sessions.grant_all(now_ms)
+            return
+        time_ms = int(time.time() * 1000)
+        term = encode_long(member.replica.term)
+        ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
+        for index, live in enumerate(ended):
+            command = encode_command(time_ms, live.session_id, live.attach, EXPIRY_SEQUENCE, Op.CLOSE_SESSION, b"", term)
+            if not member.propose(command):
+                member.sessions.reopen(ended[index:])
+                return
+
+    def _sweep(self) -> None:
+        member = self._member
+        time_ms = int(time.time() * 1000)
+        for path, mzxid, pzxid in sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND):
+            record = encode_ustring(path) + encode_long(mzxid) + encode_long(pzxid)
+            if not member.propose(encode_command(time_ms, 0, 0, 0, Op.DELETE_CONTAINER, b"", record)):
+                return
+
+    def _close_silent_connections(self) -> None:
+        member = self._member
+        for connection in member.admission.overstayed(member.monotonic_ms()):
+            connection.abort()

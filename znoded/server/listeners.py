@@ -1,0 +1,77 @@
+"""The ports that clients connect to, plain and TLS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IAddress, IListeningPort
+from twisted.internet.protocol import Factory, ServerFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from znoded.config import ClientConfig
+from znoded.server.connection import ClientConnection
+from znoded.server.tls import server_context_factory
+
+if TYPE_CHECKING:
+    from znoded.server.member import Member
+
+#: Connections that may wait to be accepted. Twisted's default of 50 makes a storm of reconnects wait for retransmissions.
+BACKLOG = 1024
+
+
+class ClientFactory(ServerFactory):
+    """Makes the protocol of each accepted connection."""
+
+    noisy = False
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def buildProtocol(self, addr: IAddress) -> ClientConnection:
+        connection = ClientConnection(self._member)
+        connection.factory = self
+        return connection
+
+
+class Listeners:
+    """The listening ports of one member."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._ports: list[IListeningPort] = []
+
+    @inlineCallbacks
+    def open(self, config: ClientConfig, member: Member) -> Any:
+        """Listen on every endpoint of the configuration. Fails with CannotListenError."""
+        factory: Factory = ClientFactory(member)
+        for endpoint in config.listen:
+            self._ports.append((yield self._listen(endpoint, factory)))
+        if config.tls is not None:
+            secure = TLSMemoryBIOFactory(server_context_factory(config.tls), False, factory)
+            secure.noisy = False
+            for endpoint in config.tls.listen:
+                self._ports.append((yield self._listen(endpoint, secure)))
+
+    def _listen(self, endpoint: str, factory: Factory) -> Deferred[IListeningPort]:
+        if endpoint.startswith("tcp") and "backlog=" not in endpoint:
+            endpoint = f"{endpoint}:backlog={BACKLOG}"
+        listening: Deferred[IListeningPort] = serverFromString(self._reactor, endpoint).listen(factory)
+        return listening
+
+    @property
+    def addresses(self) -> list[IAddress]:
+        """Where it listens, the plain ports first."""
+        return [port.getHost() for port in self._ports]
+
+    def close(self) -> DeferredList:
+        """Stop accepting connections; those that are open stay."""
+        ports, self._ports = self._ports, []
+        return DeferredList([Deferred.fromCoroutine(_stopped(port)) for port in ports])
+
+
+async def _stopped(port: IListeningPort) -> None:
+    stopping = port.stopListening()
+    if stopping is not None:
+        await stopping

@@ -1,0 +1,207 @@
+"""One member of a cell: owns the tree, the log, the watches, the sessions and the connections, and lets them work together."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from znoded.config import Config
+from znoded.server.admission import Admission
+from znoded.server.connection import ClientConnection, State
+from znoded.server.delivery import Delivery
+from znoded.server.handshake import Handshake
+from znoded.server.housekeeping import Housekeeping
+from znoded.server.listeners import Listeners
+from znoded.server.pipeline import Pipeline
+from znoded.server.sessions import SessionTracker
+from znoded.server.stats import RequestStats
+from znoded.tree.tree import Tree, TreeOptions
+from znoded.watches.table import Watches
+from znoded.zab_raft.replica import Replica
+
+log = Logger()
+
+MIN_TIMEOUT_TICKS = 2
+MAX_TIMEOUT_TICKS = 20
+
+
+class Member:
+    """A member whose cell has one voter: itself. `start` recovers and listens; `stop` drains, makes everything durable and closes."""
+
+    def __init__(self, config: Config, reactor: Any) -> None:
+        self.config = config
+        self.limits = config.limits
+        self.min_session_timeout_ms = config.limits.session_timeout_min_ms or MIN_TIMEOUT_TICKS * config.tick_ms
+        self.max_session_timeout_ms = config.limits.session_timeout_max_ms or MAX_TIMEOUT_TICKS * config.tick_ms
+        self.tree = Tree(
+            TreeOptions(
+                ttl_nodes=config.tree.ttl_nodes,
+                enforce_quota=config.tree.enforce_quota,
+                reconfig=config.tree.reconfig,
+            )
+        )
+        self.watches = Watches()
+        self.stats = RequestStats()
+        self.admission = Admission(config.limits)
+        self.sessions = SessionTracker(config.tick_ms, self.monotonic_ms())
+        self.pipeline = Pipeline(self)
+        self.handshake = Handshake(self)
+        self.delivery = Delivery(self)
+        self.replica = Replica(reactor, config, self, self._fatal)
+        self.serving = False
+        self._reactor = reactor
+        self._listeners = Listeners(reactor)
+        self._housekeeping = Housekeeping(self, reactor)
+        self._proposed = 0
+        self._applied = 0
+        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+        self._last_session_id = 0
+
+    # ---- life
+
+    @inlineCallbacks
+    def start(self) -> Any:
+        """Recover what is on disk, then serve. Fails with the error that says what is in the way."""
+        yield self.replica.start()
+        now_ms = self.monotonic_ms()
+        for session in self.tree.sessions.values():
+            # Nobody was heard while the member was down: every session gets its full timeout.
+            if self.sessions.get(session.id) is None:
+                self.sessions.add(session.id, session.timeout_ms, now_ms, session.attach)
+        self.sessions.grant_all(now_ms)
+        self._housekeeping.start()
+        self.serving = True
+        yield self._listeners.open(self.config.client, self)
+        log.info("serving {nodes} znodes and {sessions} sessions", nodes=len(self.tree.nodes), sessions=len(self.sessions))
+
+    @inlineCallbacks
+    def stop(self) -> Any:
+        """Take no more requests, answer those that were taken, and close. Sessions live on in the log."""
+        self.serving = False
+        self._housekeeping.stop()
+        yield self._listeners.close()
+        for connection in self.admission:
+            connection.stop_reading()
+        yield self._drained()
+        for connection in self.admission:
+            connection.finish()
+        yield self.replica.stop()
+
+    def _drained(self) -> Deferred[None]:
+        """Fires when all that was proposed has been applied and its answers were sent."""
+        drained: Deferred[None] = Deferred()
+        self.when_applied(lambda: drained.callback(None))
+        return drained
+
+    def _fatal(self, error: Exception) -> None:
+        """The log is lost: acknowledge nothing more and end the process, loudly."""
+        self.serving = False
+        log.critical("{error}", error=error)
+        for connection in self.admission:
+            connection.abort()
+        self._reactor.stop()
+
+    # ---- clocks and numbers
+
+    @staticmethod
+    def monotonic_ms() -> int:
+        """The clock that sessions live by, in ms from an arbitrary start."""
+        return time.monotonic_ns() // 1_000_000
+
+    @property
+    def zxid(self) -> int:
+        """The zxid of the last change applied here."""
+        return self.tree.zxid
+
+    def new_attach(self) -> int:
+        """The number of a new hold of a connection on its session, above every earlier one."""
+        return self.replica.new_attach()
+
+    def next_session_id(self) -> int:
+        """A session id never used before: the member's number, 40 bits of the clock, 16 bits to count (protocol facts 1.6)."""
+        by_clock = self.config.member << 56 | (time.time_ns() // 1_000_000 & (1 << 40) - 1) << 16
+        self._last_session_id = max(self._last_session_id + 1, by_clock)
+        while self._last_session_id in self.tree.sessions:
+            self._last_session_id += 1
+        return self._last_session_id
+
+    # ---- the way of a write
+
+    def propose(self, command: bytes) -> bool:
+        """Hand a command to the log. False when the log takes none for now, because the disk is full."""
+        if not self.replica.propose(command):
+            return False
+        self._proposed += 1
+        return True
+
+    def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
+        """StateMachine: apply committed commands."""
+        self.delivery.apply_batch(first_index, commands)
+
+    def batch_applied(self, count: int) -> None:
+        """`count` commands were applied and answered; what waited for them goes on."""
+        self._applied += count
+        while self._behind and self._behind[0][0] <= self._applied:
+            self._behind.popleft()[1]()
+
+    def when_applied(self, then: Callable[[], None]) -> None:
+        """Call `then` once everything proposed so far has been applied: at once, if it has."""
+        if self._applied >= self._proposed:
+            then()
+        else:
+            self._behind.append((self._proposed, then))
+
+    def take_changes(self) -> Any:
+        """StateMachine: what changed since the last checkpoint."""
+        return self.tree.take_changes()
+
+    def restore_changes(self, changes: Any) -> None:
+        """StateMachine: a checkpoint failed; its changes belong to the next one."""
+        self.tree.restore_changes(changes)
+
+    def load(self, read_table: Callable[[bytes], Iterable[tuple[bytes, bytes]]]) -> None:
+        """StateMachine: begin from a checkpoint."""
+        self.tree.load(read_table)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """StateMachine: about how much a checkpoint would write now."""
+        return self.tree.dirty_bytes
+
+    # ---- limits
+
+    def is_over_outstanding_limit(self, pending: int) -> bool:
+        """Whether a connection with `pending` requests must wait before it is read from again."""
+        limits = self.limits
+        return pending >= limits.outstanding_per_connection or self._proposed - self._applied >= limits.outstanding
+
+    def may_watch(self, connection: ClientConnection) -> bool:
+        """Whether a connection may set one more watch."""
+        return self.watches.count_of(connection) < self.limits.watches_per_session
+
+    # ---- connections
+
+    def connection_made(self, connection: ClientConnection) -> None:
+        """A client connected."""
+        refusal = self.admission.enter(connection)
+        if refusal is not None:
+            self.cut_off(connection, f"refused: {refusal}")
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """A client's connection is gone. Its session goes on until its timeout."""
+        self.admission.leave(connection)
+        self.watches.drop(connection)
+        live = connection.live
+        if live is not None and live.connection is connection:
+            live.connection = None
+
+    def cut_off(self, connection: ClientConnection, why: str) -> None:
+        """Close a connection that broke a rule or met a limit."""
+        if connection.state is not State.ENDED:
+            log.info("closed {host}:{port}: {why}", host=connection.host, port=connection.port, why=why)
+            connection.abort()
