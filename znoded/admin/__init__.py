@@ -1,0 +1,1 @@
+"""HTTP for operators: health, metrics, and the four-letter words as JSON."""

@@ -1,0 +1,62 @@
+"""/commands/NAME: the harmless four-letter words as JSON, under the names that ZooKeeper's admin server gives them."""
+
+from __future__ import annotations
+
+import json
+
+from twisted.web.http import NOT_FOUND
+from twisted.web.iweb import IRequest
+from twisted.web.resource import Resource
+
+from znoded.admin.view import MemberView, figures
+from znoded.config import HARMLESS_WORDS
+
+LONG_NAMES = {
+    "configuration": "conf", "config": "conf", "connections": "cons", "environment": "envi", "env": "envi",
+    "is_read_only": "isro", "monitor": "mntr", "server_stats": "srvr", "stats": "stat", "watch_summary": "wchs",
+}
+PAIRS = {"conf": "=", "envi": "=", "dirs": ": ", "srvr": ": "}
+"""Words whose every line is a key and a value, and what stands between them."""
+
+
+class Commands(Resource):
+    """Lists the commands at /commands, answers one at /commands/NAME."""
+
+    isLeaf = True
+
+    def __init__(self, member: MemberView) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._member = member
+
+    def render_GET(self, request: IRequest) -> bytes:
+        request.setHeader(b"content-type", b"application/json")
+        name = b"/".join(request.postpath).decode(errors="replace")
+        word = LONG_NAMES.get(name, name)
+        if not name:
+            answer: dict[str, object] = {"commands": [*HARMLESS_WORDS, *LONG_NAMES]}
+        elif word in HARMLESS_WORDS:
+            answer = {"command": name, "error": None, **_content(self._member, word)}
+        else:
+            request.setResponseCode(NOT_FOUND)
+            answer = {"command": name, "error": "there is no such command; /commands lists them"}
+        return json.dumps(answer, indent=2).encode() + b"\n"
+
+
+def _content(member: MemberView, word: str) -> dict[str, object]:
+    """The answer to a word: its keys and values where it is made of them, else its lines."""
+    if word == "mntr":
+        return {key: _number(text) for key, text in figures(member).items()}
+    lines = member.render_word(word.encode()).decode().splitlines()
+    if word not in PAIRS:
+        return {"lines": [line for line in lines if line]}
+    pairs = (line.partition(PAIRS[word]) for line in lines)
+    return {key.strip(): _number(text) for key, separator, text in pairs if separator}
+
+
+def _number(text: str) -> int | float | str:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,35 @@
+"""The `znoded` command: what an operator does beside running the server, which is `twistd znoded`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from znoded import __version__
+from znoded.config import ConfigError, load_toml, load_zoo_cfg
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command with `arguments`, by default the process's own. Returns the exit status: 0 when all is well."""
+    parser = argparse.ArgumentParser(prog="znoded", description="Looks after a znoded. To run one: twistd -n znoded.")
+    parser.add_argument("--version", action="version", version=f"znoded {__version__}")
+    commands = parser.add_subparsers(required=True)
+    check = commands.add_parser("check-config", help="say whether a configuration is usable, and start nothing")
+    check.add_argument("file", metavar="FILE")
+    check.add_argument("--zoo-cfg", action="store_true", help="FILE is a ZooKeeper's zoo.cfg")
+    check.set_defaults(run=_check_config)
+    options = parser.parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def _check_config(options: argparse.Namespace) -> int:
+    try:
+        _, notes = load_zoo_cfg(options.file) if options.zoo_cfg else (load_toml(options.file), [])
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for note in notes:
+        print(note)
+    print(f"{options.file} is a usable configuration.")
+    return 0
