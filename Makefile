@@ -1,0 +1,54 @@
+# Everything a developer or a user of this checkout starts. A virtual environment in .venv is made when it is needed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench interop crash news
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/'
+
+run: $(VENV)/installed ## one member: clients on 2181, admin on 127.0.0.1:8080, data in ./znoded-data
+	$(BIN)/twistd --nodaemon --pidfile= znoded
+
+test: $(VENV)/installed-test ## the tests that need nothing but Python
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report --include='znoded/jute/*,znoded/tree/*,znoded/watches/*' --fail-under=100
+
+lint: $(VENV)/installed-lint ## types and style
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict
+
+interop: $(VENV)/installed-interop ## foreign clients, those that are installed; see tests/interop/README.md
+	$(BIN)/pytest -m interop tests/interop
+
+crash: $(VENV)/installed-test ## cut, kill and damage, the long way
+	ZNODED_KILLS=200 $(BIN)/pytest -m crash
+
+bench: $(VENV)/installed-test ## speed beside ZooKeeper, see docs/performance.md
+	$(BIN)/python -m bench
+
+news: $(VENV)/installed-lint ## what the next release will say
+	$(BIN)/towncrier build --draft --version next
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(BIN)/python setup.cfg pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@
+
+$(VENV)/installed-lint: $(VENV)/installed-test
+	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+$(VENV)/installed-interop: $(VENV)/installed-test tests/interop/requirements.txt
+	$(BIN)/pip install --quiet --requirement tests/interop/requirements.txt
+	touch $@

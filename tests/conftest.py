@@ -1,0 +1,30 @@
+"""Fixtures that every folder of tests shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.server_process import ServerProcess
+
+
+@pytest.fixture
+def znoded_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """Starts real servers: `server = znoded_server(toml)` runs `twistd -n znoded` and returns when it serves.
+
+    `toml` is any configuration (none by default); data directory, client port and admin port are the fixture's. Each call
+    starts one more server in a directory of its own. A `ServerProcess` has `address`, `port`, `admin_port`, `data_dir`,
+    `log_path`, `pid`, `stop()`, `kill()` and `start()` to run it again on its data. What still runs when the test ends is
+    ended by its pid. For a server shared by a module or a session, use `ServerProcess` as a context manager.
+    """
+    with ExitStack() as servers:
+
+        def start(toml: str = "") -> ServerProcess:
+            directory = tmp_path / f"server-{len(list(tmp_path.iterdir()))}"
+            directory.mkdir()
+            return servers.enter_context(ServerProcess(directory, toml))
+
+        yield start
