@@ -1,4 +1,4 @@
-"""Setting watches again: what is told at once, what is armed (protocol facts 7.4), and how persistent watches do better."""
+"""Setting watches again: what is told at once and what is armed (protocol facts 7.4)."""
 
 from __future__ import annotations
 
