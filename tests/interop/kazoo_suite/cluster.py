@@ -6,29 +6,19 @@ Kazoo's module of that name runs Java servers and makes their key stores; its ha
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.interop.kazoo_suite.certificates import Certificates, make_certificates
+from tests.server_process import ServerProcess, free_port
 
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
-POLL_INTERVAL_S = 0.02
 
 # The settings of the servers that Kazoo's cluster starts, in our terms: the superuser is super:test, no limit on connections from
 # one address, every four-letter word, reconfig on; the SASL users are those of its JAAS file.
 CONFIGURATION = """\
-member = 1
-data_dir = "{data_dir}"
 tick_ms = 2000
-[client]
-listen = ["tcp:{client_port}:interface={host}"]
 [client.tls]
 listen = ["tcp:{tls_port}:interface={host}"]
 certificate = "{certificates.server_certificate}"
@@ -39,8 +29,6 @@ super_digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 [auth.sasl_users]
 super = "super_secret"
 jaasuser = "jaas_password"
-[admin]
-listen = "tcp:{admin_port}:interface={host}"
 [limits]
 connections_per_address = 0
 [tree]
@@ -52,92 +40,48 @@ allow = ["*"]
 
 
 class ManagedMember:
-    """One `twistd -n znoded` process in a directory of its own, with the attributes Kazoo's tests use of a server."""
+    """One `twistd -n znoded` process, with the attributes that Kazoo's tests use of a server."""
 
-    def __init__(self, port: int, directory: Path, certificates: Certificates) -> None:
+    def __init__(self, directory: Path, certificates: Certificates) -> None:
         self.host = HOST
-        self.client_port = port
-        self.secure_client_port = port + 1
-        self.directory = directory
-        self.data_dir = directory / "data"
-        self.log_path = directory / "znoded.log"
-        self.config_path = directory / "member.toml"
-        self.config_path.write_text(
-            CONFIGURATION.format(
-                host=HOST,
-                data_dir=self.data_dir,
-                client_port=port,
-                tls_port=port + 1,
-                admin_port=port + 2,
-                certificates=certificates,
-            )
+        self.secure_client_port = free_port()
+        self.secure_address = f"{HOST}:{self.secure_client_port}"
+        self._server = ServerProcess(
+            directory, CONFIGURATION.format(host=HOST, tls_port=self.secure_client_port, certificates=certificates)
         )
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.client_port}"
-
-    @property
-    def secure_address(self) -> str:
-        return f"{self.host}:{self.secure_client_port}"
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None
+        self.client_port = self._server.port
+        self.address = self._server.address
+        self.running = False
 
     def run(self) -> None:
-        """Start the process and return once it accepts connections."""
-        if self._process is not None:
-            return
-        command = [sys.executable, "-m", "twisted", "znoded", "--config", str(self.config_path)]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not accepts(self.client_port):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError(f"znoded does not serve {self.address}, its log:\n{self._log_tail(100)}")
-            time.sleep(POLL_INTERVAL_S)
+        """Start the process and return once it serves."""
+        if not self.running:
+            self._server.start()
+            self.running = True
 
     def stop(self) -> None:
         """End the process; its data stays."""
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise RuntimeError(f"znoded did not end within {STOP_TIMEOUT_S} s of SIGTERM") from None
+        if self.running:
+            self.running = False
+            self._server.stop()
 
     def reset(self) -> None:
-        """End the process and forget its data."""
+        """End the process and forget its data; it can be run again."""
         self.stop()
-        shutil.rmtree(self.data_dir, ignore_errors=True)
-
-    def destroy(self) -> None:
-        """End the process; nothing of it stays but its configuration, so that it can be run again."""
-        self.reset()
-        self.log_path.unlink(missing_ok=True)
+        shutil.rmtree(self._server.data_dir, ignore_errors=True)
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
-        return self._log_tail(num_lines).splitlines()
-
-    def _log_tail(self, lines: int) -> str:
-        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        path = self._server.log_path
+        return path.read_text(errors="replace").splitlines()[-num_lines:] if path.exists() else []
 
 
 class ZookeeperCluster:
-    """A cluster of one member. Kazoo's harness passes more than is needed here: all but the first port is for its Java servers."""
+    """A cluster of one member. What Kazoo's harness passes is for its Java servers."""
 
-    def __init__(self, *, port_offset: int, **_for_java_servers: object) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="kazoo-suite-"))
-        self._certificates = make_certificates(self._directory)
-        self._members = [ManagedMember(port_offset, self._directory, self._certificates)]
+    def __init__(self, **_for_java_servers: object) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="kazoo-suite-")
+        self._certificates = make_certificates(Path(self._directory.name))
+        self._members = [ManagedMember(Path(self._directory.name), self._certificates)]
 
     def __getitem__(self, index: int) -> ManagedMember:
         return self._members[index]
@@ -158,8 +102,7 @@ class ZookeeperCluster:
             member.reset()
 
     def terminate(self) -> None:
-        for member in self:
-            member.destroy()
+        self.reset()
 
     def get_logs(self) -> list[str]:
         return [line for member in self for line in member.get_logs()]
@@ -171,12 +114,3 @@ class ZookeeperCluster:
             "client_cert": self._certificates.client_certificate.read_bytes(),
             "ca_cert": self._certificates.ca_certificate.read_bytes(),
         }
-
-
-def accepts(port: int) -> bool:
-    """Whether something on this machine accepts connections on `port`."""
-    try:
-        with socket.create_connection((HOST, port), 1.0):
-            return True
-    except OSError:
-        return False

@@ -1,0 +1,68 @@
+"""Kazoo's own tests, as they come in its wheel, pass on one znoded member."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from tests.interop.conftest import Parts
+from tests.interop.kazoo_suite.plugin import NOT_FOR_ONE_MEMBER
+from tests.server_process import ROOT
+
+KAZOO_VERSION = "2.11.0"
+TESTS_IN_THE_WHEEL = 493
+# The tests mostly wait for timeouts, so there can be more of them at a time than cores.
+WORKERS = 6
+RUN_TIMEOUT_S = 900
+
+
+def test_kazoos_own_tests_pass_on_one_member(parts: Parts, tmp_path: Path) -> None:
+    for module, package in [
+        ("kazoo", f"kazoo=={KAZOO_VERSION}"),
+        ("puresasl", "pure-sasl"),
+        ("gevent", "gevent"),
+        ("eventlet", "eventlet"),
+        ("objgraph", "objgraph"),
+        ("xdist", "pytest-xdist"),
+    ]:
+        parts.module(module, package)
+    report = tmp_path / "report.xml"
+    command = [
+        sys.executable, "-m", "pytest", "-c", os.devnull, f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "no:twisted",
+        "-p", "tests.interop.kazoo_suite.plugin", "-q", f"-n{WORKERS}", "--dist=loadscope", f"--junitxml={report}",
+        f"--basetemp={tmp_path / 'temp'}", str(kazoo_tests()),
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+    )
+    output = f"{run.stdout[-20_000:]}\n{run.stderr[-5_000:]}"
+    assert report.exists(), output
+    outcomes = read_outcomes(report)
+    assert not_passed(outcomes) == {}, output
+    assert len(outcomes) == TESTS_IN_THE_WHEEL - len(NOT_FOR_ONE_MEMBER), output
+
+
+def kazoo_tests() -> Path:
+    """The folder of Kazoo's tests, found without importing it: the plugin has to come first."""
+    spec = importlib.util.find_spec("kazoo")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "tests"
+
+
+def read_outcomes(report: Path) -> dict[str, str]:
+    """Each test of a JUnit report with what came of it: "passed", or how it ended and its first line of reason."""
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        endings = [f"{child.tag}: {child.get('message')}" for child in case if child.tag in ("failure", "error", "skipped")]
+        outcomes[f"{case.get('classname')}::{case.get('name')}"] = endings[0] if endings else "passed"
+    return outcomes
+
+
+def not_passed(outcomes: dict[str, str]) -> dict[str, str]:
+    return {name: outcome for name, outcome in outcomes.items() if outcome != "passed"}

@@ -1,0 +1,202 @@
+"""Patroni keeps a PostgreSQL pair available with znoded as its coordination service."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.conftest import Parts
+from tests.server_process import ServerProcess
+
+HOST = "127.0.0.1"
+FIRST_PORT = 21760
+TTL_S = 5
+POSTGRES_USER = "postgres"  # PostgreSQL refuses to run as root
+POSTGRES_PROGRAMS = "/usr/lib/postgresql/*/bin/postgres"
+
+CONFIGURATION = """\
+scope: pair
+name: {name}
+restapi:
+  listen: {host}:{rest_port}
+  connect_address: {host}:{rest_port}
+zookeeper:
+  hosts: ['{coordinator}']
+bootstrap:
+  dcs:
+    ttl: {ttl_s}
+    loop_wait: 1
+    retry_timeout: 3
+    postgresql:
+      use_pg_rewind: true
+      parameters:
+        wal_log_hints: on
+  initdb:
+  - encoding: UTF8
+  - locale: C
+  - auth: trust
+postgresql:
+  listen: {host}:{postgres_port}
+  connect_address: {host}:{postgres_port}
+  data_dir: {directory}/data
+  bin_dir: {bin_dir}
+  pgpass: {directory}/pgpass
+  authentication:
+    superuser: {{username: postgres, password: trusted}}
+    replication: {{username: replicator, password: trusted}}
+  parameters:
+    unix_socket_directories: {directory}
+    fsync: off
+    shared_buffers: 16MB
+  pg_hba:
+  - local all all trust
+  - host all all {host}/32 trust
+  - host replication all {host}/32 trust
+"""
+
+
+class Node:
+    """One PostgreSQL server with the Patroni that manages it."""
+
+    def __init__(self, name: str, number: int, directory: Path, coordinator: str, patroni: str, bin_dir: Path) -> None:
+        self.name = name
+        self.directory = directory / name
+        self.directory.mkdir(mode=0o700)
+        self.rest_port = FIRST_PORT + 2 * number
+        self.postgres_port = self.rest_port + 1
+        self._command = [patroni, str(self.directory / "patroni.yml")]
+        self._psql = [str(bin_dir / "psql"), "-h", HOST, "-p", str(self.postgres_port), "-U", "postgres", "-Atq"]
+        self._process: subprocess.Popen[bytes] | None = None
+        (self.directory / "patroni.yml").write_text(
+            CONFIGURATION.format(
+                name=name,
+                host=HOST,
+                rest_port=self.rest_port,
+                postgres_port=self.postgres_port,
+                coordinator=coordinator,
+                ttl_s=TTL_S,
+                directory=self.directory,
+                bin_dir=bin_dir,
+            )
+        )
+
+    def start(self) -> None:
+        with (self.directory / "patroni.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                user=POSTGRES_USER,
+                group=pwd.getpwnam(POSTGRES_USER).pw_gid,
+                extra_groups=[],
+                env={"PATH": os.defpath, "HOME": str(self.directory), "LC_ALL": "C.UTF-8"},
+            )
+
+    def kill(self) -> None:
+        """End Patroni and its PostgreSQL as the loss of their machine would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            postmaster = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+            os.kill(postmaster, signal.SIGKILL)
+            eventually(f"PostgreSQL {self.name} is gone", lambda: not Path(f"/proc/{postmaster}").exists())
+
+    def state(self) -> dict[str, Any]:
+        """What Patroni says of its PostgreSQL; {} while it says nothing."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.rest_port}/patroni", timeout=2) as answer:
+                return dict(json.load(answer))
+        except urllib.error.HTTPError as error:  # 503, with the same body: it is not running yet
+            return dict(json.load(error))
+        except OSError:
+            return {}
+
+    def leads(self) -> bool:
+        state = self.state()
+        return state.get("role") in ("master", "primary") and state.get("state") == "running"
+
+    def follows(self) -> bool:
+        """Whether this is a running replica that replays what its leader streams."""
+        state = self.state()
+        return (
+            state.get("role") == "replica"
+            and state.get("state") in ("running", "streaming")
+            and self.ask("select count(*) from pg_stat_wal_receiver where status = 'streaming'") == "1"
+        )
+
+    def ask(self, statement: str) -> str | None:
+        """What PostgreSQL answers to `statement`; None when it fails."""
+        done = subprocess.run([*self._psql, "-c", statement], capture_output=True, text=True, timeout=20, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def log(self) -> str:
+        path = self.directory / "patroni.log"
+        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
+
+
+def eventually(what: str, holds: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Poll until `holds()`; fail with `what` after `within_s`."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s} s: {what}")
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def pair(parts: Parts, znoded_server: Callable[..., ServerProcess]) -> Iterator[list[Node]]:
+    """Two nodes of one scope: the first is the leader, the second its streaming replica."""
+    patroni = parts.program("patroni", "Debian's patroni and python3-kazoo")
+    bin_dir = parts.file(POSTGRES_PROGRAMS, "Debian's postgresql-15").parent
+    if os.geteuid() != 0:
+        parts.missing("only root can become the user postgres, who runs PostgreSQL")
+    # Not pytest's tmp_path: that lies below a folder which only root may enter.
+    directory = Path(tempfile.mkdtemp(prefix="patroni-"))
+    nodes = [Node(name, number, directory, znoded_server().address, patroni, bin_dir) for number, name in enumerate(["a", "b"])]
+    for path in [directory, *directory.iterdir()]:
+        shutil.chown(path, POSTGRES_USER, POSTGRES_USER)
+    try:
+        nodes[0].start()
+        eventually("the first node leads", nodes[0].leads)
+        nodes[1].start()
+        eventually("the second node follows", nodes[1].follows)
+        yield nodes
+    except BaseException:
+        for node in nodes:
+            print(f"--- Patroni of {node.name}:\n{node.log()}")
+        raise
+    finally:
+        for node in nodes:
+            node.kill()
+        shutil.rmtree(directory)
+
+
+def test_the_replica_is_promoted_when_the_leader_dies(pair: list[Node]) -> None:
+    leader, replica = pair
+    assert leader.ask("create table kept (value int); insert into kept values (1)") is not None
+    eventually("the row is replicated", lambda: replica.ask("select value from kept") == "1")
+    leader.kill()
+    eventually("the replica leads", replica.leads, within_s=TTL_S + 25)
+    assert replica.ask("insert into kept values (2)") is not None
+    assert replica.ask("select sum(value) from kept") == "3"
+    leader.start()
+    eventually("the old leader follows the new one", leader.follows)
+    eventually("the new row is replicated", lambda: leader.ask("select sum(value) from kept") == "3")
