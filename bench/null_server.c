@@ -1,6 +1,6 @@
 /* A server that does nothing, to find out how fast the load driver is by itself.
  *
- *   null_server PORT [SIZE]     serves 127.0.0.1:PORT until it is killed; getData answers SIZE bytes (100)
+ *   null_server PORT [SIZE]     prints a line once it serves 127.0.0.1:PORT, until it is killed; getData answers SIZE bytes (100)
  *
  * It accepts every session, answers every request with the same bytes and keeps no znode. A getData that asks for a watch marks its
  * connection; the next setData notifies all marked connections. What the driver reaches here is its ceiling: a real server measured well
@@ -166,6 +166,8 @@ int main(int argc, char **argv) {
     int listener = listen_on(atoi(argv[1]));
     struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[EVENTS];
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &event);
+    printf("serving\n");
+    fflush(stdout);
     for (;;) {
         int count = epoll_wait(epoll_fd, events, EVENTS, -1);
         for (int i = 0; i < count; i++) {
