@@ -7,8 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.server_process import ServerProcess
+
+# A busy machine is no failure: time is not judged, and what fails prints how to repeat it.
+settings.register_profile("znoded", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("znoded")
 
 
 @pytest.fixture
