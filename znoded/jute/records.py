@@ -440,7 +440,7 @@ def _encode_results(items: MultiItems) -> bytes:
 
 @record
 class MultiRequest(Record):
-    """multi: writes and checks that succeed or fail as one. JuteError for any other op, and for a create with bad flags."""
+    """multi: writes and checks that succeed or fail as one; any other op, or bad flags of a create: JuteError."""
 
     ops: Annotated[MultiItems, Codec(_read_writes, _encode_requests, 9)]
 
