@@ -1,0 +1,215 @@
+"""The checkpoint: the state machine's tables in LMDB, brought up to date in increments."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from struct import Struct
+from typing import Any
+
+import lmdb
+
+from znoded.zab_raft.errors import CheckpointFailed
+from znoded.zab_raft.files import Files
+from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, portions, write_increment
+
+ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
+
+KEY_BYTES_LIMIT = 500
+"""Longer keys (LMDB takes 511 bytes) are stored under their hash in a table beside the ordinary one."""
+TRANSACTION_ITEMS = 4096
+TRANSACTION_BYTES = 1 << 22
+FIRST_MAP_BYTES = 1 << 30
+_TABLES_LIMIT = 64
+
+_POSITION = Struct(">QQ")
+_KEY_LENGTH = Struct(">I")
+_POSITION_TABLE = b"position"
+_POSITION_KEY = b"index and term"
+_LONG_KEYS = b"long keys of "
+
+
+class Checkpoint:
+    """The state as of log index `index`, whose entry has term `term`; (0, 0) when nothing was stored yet.
+
+    All of it rests on LMDB's copy on write: a crash at any moment leaves the last transaction that was committed.
+    """
+
+    def __init__(self, path: str, files: Files | None = None) -> None:
+        """Open the checkpoint in this directory, and finish the increment that a crash may have cut short.
+
+        Raises `CheckpointFailed`, or `CheckpointDamaged` when that increment is not whole.
+        """
+        self._path = path
+        self._files = files or Files()
+        self._increment_path = os.path.join(path, "increment")
+        self._environment: Any = None
+        self._tables: dict[bytes, Any] = {}
+        self._lock = threading.Lock()
+        try:
+            self._open()
+            self.index, self.term = self._read_position()
+            self._finish_increment()
+        except (lmdb.Error, OSError) as error:
+            self._close()
+            raise CheckpointFailed(f"the checkpoint in {path} cannot be opened: {error}") from error
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadTable]:
+        """A function from a table's name to its items, all of the same moment. Each table is read once, at C speed."""
+        with self._environment.begin() as transaction:
+            yield partial(self._read, transaction)
+
+    def write(self, changes: Changes, index: int, term: int) -> None:
+        """Store the changes, which lead from the last increment to the state as of `index`.
+
+        Atomic and durable when it returns. Raises `CheckpointFailed`; then the next call must hold these changes too.
+        """
+        with self._lock:
+            try:
+                self._open()
+                self._write(changes, index, term)
+            except (lmdb.Error, OSError) as error:
+                # LMDB refuses to go on after some failures; a new environment starts from the last good transaction.
+                self._close()
+                raise CheckpointFailed(f"the checkpoint in {self._path} was not written: {error}") from error
+            self.index, self.term = index, term
+
+    def backup(self, path: str) -> None:
+        """Copy the checkpoint to a directory, which is made. Increments wait meanwhile."""
+        with self._lock:
+            self._open()
+            self._files.make_directory(path)
+            self._environment.copy(path, compact=True)
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _write(self, changes: Changes, index: int, term: int) -> None:
+        parts = list(portions(_with_short_keys(changes)))
+        groups = list(_transactions(parts))
+        if len(groups) > 1 or os.path.exists(self._increment_path):
+            write_increment(self._files, self._increment_path, parts, index, term)
+            self._apply_increment(groups, index, term)
+        else:
+            self._commit(parts, (index, term))
+
+    def _apply_increment(self, groups: Iterable[list[Portion]], index: int, term: int) -> None:
+        """Every change may be made twice, so it does not matter how far an earlier try came."""
+        for group in groups:
+            self._commit(group, None)
+        self._commit([], (index, term))
+        self._files.remove(self._increment_path)
+        self._files.sync_directory(self._path)
+
+    def _finish_increment(self) -> None:
+        if not os.path.exists(self._increment_path):
+            return
+        increment = IncrementReader(self._increment_path)
+        self._apply_increment(_transactions(increment.portions()), increment.index, increment.term)
+        self.index, self.term = increment.index, increment.term
+        increment.close()
+
+    def _commit(self, group: list[Portion], position: tuple[int, int] | None) -> None:
+        """Make the changes, and the position if given, durable in one transaction."""
+        puts = [(self._table(portion.table), portion.items) for portion in group]
+        if position:
+            puts.append((self._table(_POSITION_TABLE), [(_POSITION_KEY, _POSITION.pack(*position))]))
+        while True:
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    for table, items in puts:
+                        _put(transaction, table, items)
+                return
+            except lmdb.MapFullError:
+                self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+
+    def _read(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
+        long = (_unhashed(value) for _key, value in self._cursor(transaction, _LONG_KEYS + table))
+        return itertools.chain(self._cursor(transaction, table), long)
+
+    def _cursor(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
+        try:
+            handle = self._environment.open_db(table, txn=transaction, create=False)
+        except lmdb.NotFoundError:
+            return ()
+        cursor: Iterable[tuple[bytes, bytes]] = transaction.cursor(handle)
+        return cursor
+
+    def _read_position(self) -> tuple[int, int]:
+        with self.reading() as read:
+            stored = dict(read(_POSITION_TABLE)).get(_POSITION_KEY)
+        if stored is None:
+            return 0, 0
+        index, term = _POSITION.unpack(stored)
+        return index, term
+
+    def _table(self, name: bytes) -> Any:
+        """The table's handle. Not for use within a transaction: making a table is one of its own."""
+        if name not in self._tables:
+            self._tables[name] = self._environment.open_db(name)
+        return self._tables[name]
+
+    def _open(self) -> None:
+        if self._environment is None:
+            self._environment = lmdb.open(
+                self._path, map_size=FIRST_MAP_BYTES, max_dbs=_TABLES_LIMIT, max_readers=16, meminit=False, mode=0o640
+            )
+
+    def _close(self) -> None:
+        if self._environment is not None:
+            self._environment.close()
+            self._environment = None
+            self._tables.clear()
+
+
+def _transactions(parts: Iterable[Portion]) -> Iterator[list[Portion]]:
+    """Groups of portions that are small enough for one transaction."""
+    group: list[Portion] = []
+    items = size_bytes = 0
+    for portion in parts:
+        items += len(portion.items)
+        size_bytes += portion.size_bytes
+        if group and (items > TRANSACTION_ITEMS or size_bytes > TRANSACTION_BYTES):
+            yield group
+            group, items, size_bytes = [], len(portion.items), portion.size_bytes
+        group.append(portion)
+    if group:
+        yield group
+
+
+def _put(transaction: lmdb.Transaction, table: Any, items: list[Item]) -> None:
+    with transaction.cursor(table) as cursor:
+        cursor.putmulti([(key, value) for key, value in items if value is not None])
+    for key, value in items:
+        if value is None:
+            transaction.delete(key, db=table)
+
+
+def _with_short_keys(changes: Changes) -> Changes:
+    """The changes as they are stored: long keys in a table of their own, under their hash."""
+    stored = dict(changes)
+    for table, items in changes.items():
+        long = [item for item in items if len(item[0]) > KEY_BYTES_LIMIT]
+        if long:
+            stored[table] = [item for item in items if len(item[0]) <= KEY_BYTES_LIMIT]
+            stored[_LONG_KEYS + table] = [_hashed(item) for item in long]
+    return stored
+
+
+def _hashed(item: Item) -> Item:
+    key, value = item
+    stored = None if value is None else _KEY_LENGTH.pack(len(key)) + key + value
+    return hashlib.sha256(key).digest(), stored
+
+
+def _unhashed(stored: bytes) -> tuple[bytes, bytes]:
+    (key_bytes,) = _KEY_LENGTH.unpack_from(stored)
+    end = _KEY_LENGTH.size + key_bytes
+    return stored[_KEY_LENGTH.size : end], stored[end:]

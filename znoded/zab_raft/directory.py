@@ -1,0 +1,144 @@
+"""The data directory: whose it is, its format, and the lock that keeps a second process out.
+
+    DATA/meta     who owns the directory, and the numbers that hold for its whole life
+    DATA/lock     held (flock) by the process that runs on the directory
+    DATA/log/     the log's segments
+    DATA/state/   the checkpoint
+
+Every name is made durable before anything rests on it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass, replace
+
+from crc32c import crc32c
+
+from znoded.zab_raft.errors import DirectoryError
+from znoded.zab_raft.files import Files
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What `DATA/meta` says.
+
+    `cell` is the id of the cell, 32 hexadecimal digits. `zxid_base` is what is added to a log index to get a zxid.
+    `initialised` turns true when the log's first segment is durable: from then on, a directory without a log lost it.
+    """
+
+    cell: str
+    member: int
+    zxid_base: int
+    initialised: bool
+
+    def encode(self) -> bytes:
+        text = (
+            f"znoded data directory\nformat {FORMAT}\ncell {self.cell}\nmember {self.member}\n"
+            f"zxid_base {self.zxid_base}\ninitialised {int(self.initialised)}\n"
+        ).encode()
+        return text + b"crc32c %08x\n" % crc32c(text)
+
+    @classmethod
+    def decode(cls, content: bytes, path: str) -> Meta:
+        """Raise `DirectoryError` unless `content` is whole and of a format that this version knows."""
+        lines = content.split(b"\n")
+        if lines[0] != b"znoded data directory" or len(lines) < 2:
+            raise DirectoryError(f"{path} is not a znoded meta file; name another data directory or restore the file")
+        if lines[1] != b"format %d" % FORMAT:
+            raise DirectoryError(
+                f"{path} says {lines[1].decode(errors='replace')!r}, this version reads format {FORMAT}; "
+                "start the version that wrote the directory"
+            )
+        text, mark, checksum = content.rpartition(b"crc32c ")
+        if not mark or checksum != b"%08x\n" % crc32c(text):
+            raise DirectoryError(f"{path} is damaged: its checksum does not match; restore it from a backup")
+        value = dict(line.decode().split(" ", 1) for line in lines[2:6])
+        return cls(value["cell"], int(value["member"]), int(value["zxid_base"]), value["initialised"] == "1")
+
+
+class DataDirectory:
+    """An open data directory. It belongs to this process until `close`."""
+
+    def __init__(self, path: str, member: int, cell: str | None = None, files: Files | None = None) -> None:
+        """Open the directory for this member, making it when there is none.
+
+        `cell` is the id it must have; `None` takes the one it has, or a new random one.
+        Raises `DirectoryError` when it belongs to another member, cell or process, or is damaged.
+        """
+        self.path = os.path.abspath(path)
+        self.log_path = os.path.join(self.path, "log")
+        self.state_path = os.path.join(self.path, "state")
+        self.files = files or Files()
+        for each in (self.path, self.log_path, self.state_path):
+            self.files.make_directory(each)
+        self._lock = self._take_lock()
+        try:
+            self.meta = self._read_meta(member, cell)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def meta_path(self) -> str:
+        return os.path.join(self.path, "meta")
+
+    def set_initialised(self) -> None:
+        """Remember that the log is there; call it once its first segment is durable."""
+        if not self.meta.initialised:
+            self._write_meta(replace(self.meta, initialised=True))
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        os.close(self._lock)
+
+    def _take_lock(self) -> int:
+        path = os.path.join(self.path, "lock")
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+            os.close(lock)
+            raise DirectoryError(
+                f"{path} is held by another process (pid {holder}); stop it or name another data directory"
+            ) from error
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+        return lock
+
+    def _read_meta(self, member: int, cell: str | None) -> Meta:
+        try:
+            with open(self.meta_path, "rb") as file:
+                meta = Meta.decode(file.read(), self.meta_path)
+        except FileNotFoundError:
+            return self._found(member, cell)
+        if meta.member != member:
+            raise DirectoryError(
+                f"{self.path} belongs to member {meta.member}, not to member {member}; "
+                f"set member = {meta.member} or name the data directory of member {member}"
+            )
+        if cell is not None and meta.cell != cell:
+            raise DirectoryError(
+                f"{self.path} belongs to cell {meta.cell}, not to cell {cell}; name the directory of cell {cell}"
+            )
+        return meta
+
+    def _found(self, member: int, cell: str | None) -> Meta:
+        for path in (self.log_path, self.state_path):
+            if os.listdir(path):
+                raise DirectoryError(
+                    f"{self.meta_path} is missing, but {path} has content; "
+                    "restore the file from a backup or name an empty data directory"
+                )
+        # The names just made have to outlive a power cut before anything inside them counts.
+        self.files.sync_directory(os.path.dirname(self.path))
+        return self._write_meta(Meta(cell or os.urandom(16).hex(), member, zxid_base=0, initialised=False))
+
+    def _write_meta(self, meta: Meta) -> Meta:
+        self.files.replace(self.meta_path, meta.encode())
+        self.meta = meta
+        return meta

@@ -1,0 +1,67 @@
+"""The file operations that durability rests on, in one object, so that a test can record, cut and fail each of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+
+class Files:
+    """Plain POSIX. Every method raises `OSError` when the operation failed; none of them retries."""
+
+    def create(self, path: str) -> int:
+        """Make an empty file, in the place of whatever had that name, and return its descriptor, open for writing."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+
+    def allocate(self, descriptor: int, size_bytes: int) -> None:
+        """Reserve the file's blocks, so that writing within `size_bytes` meets no full disk; they read as zeros."""
+        os.posix_fallocate(descriptor, 0, size_bytes)
+
+    def write(self, descriptor: int, offset: int, pieces: Sequence[bytes]) -> None:
+        """Write all pieces, one behind the other, from `offset` on."""
+        written = os.pwritev(descriptor, pieces, offset)
+        if written != sum(map(len, pieces)):
+            # The kernel stops short at a full disk or a signal; the second write gives the reason or the rest.
+            rest = b"".join(pieces)[written:]
+            while rest:
+                offset += written
+                written = os.pwrite(descriptor, rest, offset)
+                rest = rest[written:]
+
+    def sync(self, descriptor: int) -> None:
+        """Return when the file's data, and the metadata needed to read it back, is on the device."""
+        os.fdatasync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        """Put `source` atomically in the place of `target`; durable only after `sync_directory`."""
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory unless it is there."""
+        os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in the directory (files made, renamed, removed) are on the device."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Replace a file's content durably; a crash leaves the old one or the new one, whole."""
+        temporary = path + ".new"
+        descriptor = self.create(temporary)
+        try:
+            self.write(descriptor, 0, [content])
+            self.sync(descriptor)
+        finally:
+            self.close(descriptor)
+        self.rename(temporary, path)
+        self.sync_directory(os.path.dirname(path))

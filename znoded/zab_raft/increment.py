@@ -1,0 +1,146 @@
+"""An increment of the checkpoint: the changes in sorted portions, and its file.
+
+An increment that is too large for one LMDB transaction (whose changed pages live in anonymous memory) is made durable
+as a file first. Then several transactions apply it and it still counts as one: a start after a crash finishes the work.
+
+    file      magic, format, crc32c of the rest, log index, term, portions
+    portion   table length, number of changes, table, changes
+    change    key length, value length (-1: the key is deleted), key, value
+"""
+
+from __future__ import annotations
+
+import heapq
+import mmap
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from znoded.zab_raft.errors import CheckpointDamaged
+from znoded.zab_raft.files import Files
+
+Item = tuple[bytes, bytes | None]
+"""A key and its new value; `None` when the key is deleted."""
+Changes = Mapping[bytes, Sequence[Item]]
+"""What changed, by table. A key occurs once in its table."""
+
+MAGIC = b"zincrmnt"
+FORMAT = 1
+PORTION_ITEMS = 256
+PORTION_BYTES = 1 << 18
+
+_START = Struct(">8sII")
+_POSITION = Struct(">QQ")
+_PORTION = Struct(">II")
+_ITEM = Struct(">Ii")
+_SORTED_RUN_ITEMS = 1024
+
+
+class Portion(NamedTuple):
+    """A few changes of one table, in the order of their keys."""
+
+    table: bytes
+    items: list[Item]
+    size_bytes: int
+
+
+def portions(changes: Changes) -> Iterator[Portion]:
+    """All changes in the order of their keys, which lets neighbours share the pages that have to be written.
+
+    Runs beside the reactor: it sorts in short runs and gives way after each portion, because a sort holds the
+    interpreter from start to end.
+    """
+    for table, items in changes.items():
+        runs = []
+        for start in range(0, len(items), _SORTED_RUN_ITEMS):
+            runs.append(sorted(items[start : start + _SORTED_RUN_ITEMS]))
+            time.sleep(0)
+        portion: list[Item] = []
+        size_bytes = 0
+        for item in heapq.merge(*runs):
+            portion.append(item)
+            size_bytes += len(item[0]) + len(item[1] or b"")
+            if len(portion) == PORTION_ITEMS or size_bytes >= PORTION_BYTES:
+                yield Portion(table, portion, size_bytes)
+                time.sleep(0)
+                portion, size_bytes = [], 0
+        if portion:
+            yield Portion(table, portion, size_bytes)
+
+
+def write_increment(files: Files, path: str, parts: Iterable[Portion], index: int, term: int) -> None:
+    """Put the increment in place durably; a crash or an `OSError` leaves all of it or none."""
+    temporary = path + ".new"
+    descriptor = files.create(temporary)
+    try:
+        position = _POSITION.pack(index, term)
+        checksum = crc32c(position)
+        offset = _START.size + len(position)
+        for portion in parts:
+            content = _encode(portion)
+            checksum = crc32c(content, checksum)
+            files.write(descriptor, offset, [content])
+            offset += len(content)
+        files.write(descriptor, 0, [_START.pack(MAGIC, FORMAT, checksum), position])
+        files.sync(descriptor)
+    except OSError:
+        files.close(descriptor)
+        files.remove(temporary)
+        raise
+    files.close(descriptor)
+    files.rename(temporary, path)
+    files.sync_directory(os.path.dirname(path))
+
+
+class IncrementReader:
+    """The increment in a file: `index` and `term` of the state it leads to, and its portions."""
+
+    def __init__(self, path: str) -> None:
+        """Raise `CheckpointDamaged` unless the file is whole."""
+        with open(path, "rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        magic, version, checksum = _START.unpack_from(self._data)
+        with memoryview(self._data) as view:
+            valid = crc32c(view[_START.size :]) == checksum
+        if magic != MAGIC or version != FORMAT or not valid:
+            raise CheckpointDamaged(f"{path} is not valid; restore the data directory from a backup")
+        self.index, self.term = _POSITION.unpack_from(self._data, _START.size)
+
+    def portions(self) -> Iterator[Portion]:
+        offset = _START.size + _POSITION.size
+        while offset < len(self._data):
+            portion, offset = self._portion_at(offset)
+            yield portion
+
+    def close(self) -> None:
+        self._data.close()
+
+    def _portion_at(self, offset: int) -> tuple[Portion, int]:
+        table_bytes, count = _PORTION.unpack_from(self._data, offset)
+        offset += _PORTION.size + table_bytes
+        table = self._data[offset - table_bytes : offset]
+        start, items = offset, []
+        for _ in range(count):
+            key_bytes, value_bytes = _ITEM.unpack_from(self._data, offset)
+            offset += _ITEM.size + key_bytes
+            key = self._data[offset - key_bytes : offset]
+            value = None
+            if value_bytes >= 0:
+                offset += value_bytes
+                value = self._data[offset - value_bytes : offset]
+            items.append((key, value))
+        return Portion(table, items, offset - start), offset
+
+
+def _encode(portion: Portion) -> bytes:
+    pieces = [_PORTION.pack(len(portion.table), len(portion.items)), portion.table]
+    for key, value in portion.items:
+        pieces.append(_ITEM.pack(len(key), -1 if value is None else len(value)))
+        pieces.append(key)
+        if value:
+            pieces.append(value)
+    return b"".join(pieces)

@@ -1,0 +1,170 @@
+"""The log on disk, for writing: segments are allocated ahead, filled in turn, and removed behind the checkpoint."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from znoded.zab_raft.errors import DiskFull
+from znoded.zab_raft.files import Files
+from znoded.zab_raft.segment import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    PREFIX_BYTES,
+    RECORD_BYTES,
+    HardState,
+    Header,
+    encode_payload,
+    record_prefix,
+    segment_name,
+    sequence_of,
+)
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Entries that become durable together, with the hard state that goes with them."""
+
+    first_index: int
+    hard_state: HardState
+    commands: list[bytes]
+    payload: bytes
+
+    @classmethod
+    def of(cls, first_index: int, hard_state: HardState, commands: list[bytes]) -> Batch:
+        return cls(first_index, hard_state, commands, encode_payload(first_index, hard_state, commands))
+
+    @property
+    def last_index(self) -> int:
+        return self.first_index + len(self.commands) - 1
+
+
+class Log:
+    """The write side of the log in one directory. It is used by one thread at a time.
+
+    After an `OSError` other than `DiskFull` its state on disk is unknown, and it must not be written again.
+    """
+
+    def __init__(self, path: str, segment_bytes: int, files: Files) -> None:
+        self._path = path
+        self._segment_bytes = segment_bytes
+        self._files = files
+        self._spare_path = os.path.join(path, "spare")
+        self._spare: int | None = None
+        self._descriptor = -1
+        self._header: Header
+        self._offset = 0
+        self._size_bytes = 0
+        self._last_index = 0
+        self._sealed: list[tuple[str, int]] = []
+
+    @property
+    def command_bytes_limit(self) -> int:
+        """The longest command that fits."""
+        return self._segment_bytes - HEADER_BYTES - RECORD_BYTES - ENTRY_BYTES
+
+    @property
+    def has_spare(self) -> bool:
+        """The next segment is allocated."""
+        return self._spare is not None
+
+    def begin(
+        self, sequence: int, hard_state: HardState, first_index: int, last_index: int, tail: Sequence[bytes]
+    ) -> None:
+        """Start a new segment that replaces all others: it holds the hard state and, again, the payloads of the tail.
+
+        The tail is the entries `first_index` .. `last_index`. Older segments may end in a torn record, and were perhaps
+        read from a page cache that never reached the disk: from here on nobody reads them, and they are removed.
+        Raises `DiskFull` when there is no room.
+        """
+        tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
+        size_bytes = self._segment_bytes + tail_bytes
+        descriptor = self._allocate(size_bytes)
+        self._last_index = last_index
+        base_bytes = HEADER_BYTES + tail_bytes
+        header = Header(sequence, self._new_salt(), first_index, hard_state, base_bytes)
+        self._install(descriptor, size_bytes, header, tail)
+        for name in sorted(os.listdir(self._path)):
+            number = sequence_of(name)
+            if number is not None and number < sequence:
+                self._files.remove(os.path.join(self._path, name))
+        self._files.sync_directory(self._path)
+
+    def append(self, batch: Batch) -> None:
+        """Return when the batch is durable. Raises `DiskFull` when it needs the next segment and there is none."""
+        payload = batch.payload
+        if self._offset + PREFIX_BYTES + len(payload) > self._size_bytes:
+            self._rotate(batch)
+        prefix = record_prefix(self._header.salt, payload)
+        self._files.write(self._descriptor, self._offset, (prefix, payload))
+        self._files.sync(self._descriptor)
+        self._offset += len(prefix) + len(payload)
+        self._last_index = batch.last_index
+
+    def prepare(self) -> None:
+        """Allocate the next segment. Raises `DiskFull` when there is no room for it."""
+        if self._spare is None:
+            self._spare = self._allocate(self._segment_bytes)
+
+    def forget(self, index: int) -> None:
+        """Remove the segments whose entries all lie at or before `index`; the one being filled stays."""
+        while self._sealed and self._sealed[0][1] <= index:
+            path, _last_index = self._sealed.pop(0)
+            self._files.remove(path)
+            self._files.sync_directory(self._path)
+
+    def close(self) -> None:
+        self._files.close(self._descriptor)
+        if self._spare is not None:
+            self._files.close(self._spare)
+
+    def _rotate(self, batch: Batch) -> None:
+        self.prepare()
+        assert self._spare is not None
+        sequence = self._header.sequence + 1
+        header = Header(sequence, self._new_salt(), batch.first_index, batch.hard_state, base_bytes=0)
+        self._sealed.append((self._segment_path(self._header.sequence), self._last_index))
+        self._files.close(self._descriptor)
+        self._install(self._spare, self._segment_bytes, header, ())
+        self._spare = None
+
+    def _install(self, descriptor: int, size_bytes: int, header: Header, payloads: Sequence[bytes]) -> None:
+        """Make the spare file the segment that is filled next; it gets its name once all of this is durable."""
+        content = [header.encode()]
+        for payload in payloads:
+            content += record_prefix(header.salt, payload), payload
+        whole = b"".join(content)
+        self._files.write(descriptor, 0, [whole])
+        self._files.sync(descriptor)
+        self._files.rename(self._spare_path, self._segment_path(header.sequence))
+        self._files.sync_directory(self._path)
+        self._descriptor, self._size_bytes, self._header, self._offset = descriptor, size_bytes, header, len(whole)
+
+    def _allocate(self, size_bytes: int) -> int:
+        try:
+            descriptor = self._files.create(self._spare_path)
+            try:
+                self._files.allocate(descriptor, size_bytes)
+                self._files.sync(descriptor)
+            except OSError:
+                # Give back what was reserved: the checkpoint may need it more.
+                self._files.close(descriptor)
+                self._files.remove(self._spare_path)
+                raise
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise DiskFull(f"{self._path} has no room for a log segment of {size_bytes} bytes") from error
+            raise
+        return descriptor
+
+    def _segment_path(self, sequence: int) -> str:
+        return os.path.join(self._path, segment_name(sequence))
+
+    @staticmethod
+    def _new_salt() -> int:
+        # Not zero in any byte: preallocated zeros must not look like the start of a record.
+        return int.from_bytes(os.urandom(8)) | 0x0101010101010101

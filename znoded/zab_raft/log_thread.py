@@ -1,0 +1,109 @@
+"""The one thread that writes the log: batches in, completions out, so that the reactor never waits for a disk."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from znoded.zab_raft.errors import DiskFull
+from znoded.zab_raft.log import Batch, Log
+
+RETRY_INTERVAL_S = 1.0
+"""How long to wait at a full disk before the next segment is tried again."""
+
+
+class LogThread:
+    """Owns the log from `start` until `stop` has fired.
+
+    Its callbacks run in the reactor's thread: `on_synced(batch)` for each batch, in order, once it is durable;
+    `on_writable(flag)` when the disk is full, and when it has room again; `on_fatal(error)` when the log cannot be
+    trusted any more. After that nothing is written and no batch is acknowledged: a failed sync may have lost pages, and
+    the next one would report success without them.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        call_in_reactor: Callable[..., Any],
+        on_synced: Callable[[Batch], None],
+        on_writable: Callable[[bool], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._log = log
+        self._call_in_reactor = call_in_reactor
+        self._on_synced = on_synced
+        self._on_writable = on_writable
+        self._on_fatal = on_fatal
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._writable = True
+        self._abandoned = False
+        self._stopped: Deferred[None] = Deferred()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def append(self, batch: Batch) -> None:
+        """Have the batch made durable."""
+        self._queue.put(partial(self._append, batch))
+
+    def forget(self, index: int) -> None:
+        """Have the segments removed that hold nothing behind `index`."""
+        self._queue.put(partial(self._log.forget, index))
+
+    def stop(self) -> Deferred[None]:
+        """Fires when all that was asked for is done, or given up at a full disk, and the log is closed."""
+        self._stopping.set()
+        self._queue.put(None)
+        return self._stopped
+
+    def _run(self) -> None:
+        try:
+            self._prepare()
+            while not self._abandoned and (task := self._next()) is not None:
+                task()
+            self._log.close()
+        except BaseException as error:
+            self._call_in_reactor(self._on_fatal, error)
+        finally:
+            self._call_in_reactor(self._stopped.callback, None)
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next thing to do; while the disk is full, that may be to try again."""
+        try:
+            return self._queue.get(timeout=None if self._writable else RETRY_INTERVAL_S)
+        except queue.Empty:
+            return self._prepare
+
+    def _append(self, batch: Batch) -> None:
+        while True:
+            try:
+                self._log.append(batch)
+                break
+            except DiskFull:
+                self._report(False)
+                if self._stopping.wait(RETRY_INTERVAL_S):
+                    self._abandoned = True  # a later batch might fit, and must not be there without this one
+                    return
+        self._call_in_reactor(self._on_synced, batch)
+        if not self._log.has_spare:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        try:
+            self._log.prepare()
+        except DiskFull:
+            self._report(False)
+        else:
+            self._report(True)
+
+    def _report(self, writable: bool) -> None:
+        if writable != self._writable:
+            self._writable = writable
+            self._call_in_reactor(self._on_writable, writable)

@@ -1,0 +1,279 @@
+"""The replica: it takes commands, makes them durable, applies what is committed, and keeps the checkpoint behind it.
+
+    propose -> collected -> one batch -> log thread (durable) -> committed -> state machine -> checkpoint, now and then
+
+A cell of one voter: what is durable here is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
+
+from znoded.zab_raft.checkpoint import Checkpoint, ReadTable
+from znoded.zab_raft.directory import DataDirectory
+from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
+from znoded.zab_raft.files import Files
+from znoded.zab_raft.increment import Changes
+from znoded.zab_raft.log import Batch, Log
+from znoded.zab_raft.log_thread import LogThread
+from znoded.zab_raft.recovery import Recovery
+from znoded.zab_raft.segment import HardState
+
+_log = Logger()
+
+BATCH_BYTES_LIMIT = 1 << 22
+"""A batch is closed when its commands have this many bytes, so that a record stays a small part of a segment."""
+
+
+class StateMachine(Protocol):
+    """What the replica drives. All calls come in the reactor's thread."""
+
+    dirty_bytes: int
+    """About how many bytes `take_changes` would return."""
+
+    def load(self, read_table: ReadTable) -> None:
+        """Become the state that these tables hold."""
+
+    def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
+        """Apply commands whose log indexes are `first_index`, `first_index + 1`, ..; never raises for any command."""
+
+    def take_changes(self) -> Changes:
+        """All that changed since the last call, as of the last applied command."""
+
+    def restore_changes(self, changes: Changes) -> None:
+        """Take back changes that could not be stored; newer ones win."""
+
+
+class ReplicaReactor(Protocol):
+    """The part of a Twisted reactor that the replica uses."""
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
+
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Where and how a replica keeps its data.
+
+    A checkpoint begins every `checkpoint_interval_ms`, or as soon as `checkpoint_bytes` have changed. `cell` is the id
+    that the directory must have, `None` for whatever it has.
+    """
+
+    data_dir: str
+    member: int = 1
+    cell: str | None = None
+    segment_bytes: int = 64 << 20
+    checkpoint_interval_ms: int = 5_000
+    checkpoint_bytes: int = 8 << 20
+
+
+class Replica:
+    """One member's replicated log and state machine.
+
+    `writable` is false before `start`, while the disk is full, and from `stop` or a fatal error on. `on_fatal(error)`
+    is called when the log can no longer be trusted: the process has to exit.
+    """
+
+    mode = "standalone"
+
+    def __init__(
+        self,
+        reactor: ReplicaReactor,
+        options: StorageOptions,
+        machine: StateMachine,
+        on_fatal: Callable[[BaseException], None],
+        files: Files | None = None,
+    ) -> None:
+        self.writable = False
+        self.term = 0
+        self.last_index = 0
+        self.applied_index = 0
+        self._reactor = reactor
+        self._options = options
+        self._machine = machine
+        self._on_fatal = on_fatal
+        self._files = files or Files()
+        self._collected: list[bytes] = []
+        self._flush_is_due = False
+        self._first_index_of_term = 0
+        self._applied_term = 0
+        self._attaches = 0
+        self._closed = False
+        self._checkpointing: Deferred[None] = succeed(None)
+        self._checkpoint_is_stuck = False
+        self._checkpoint_pool = ThreadPool(0, 1, "checkpoint")
+
+    @property
+    def readable(self) -> bool:
+        """A read may be answered: an entry of this term is applied, and so is everything that was ever acknowledged."""
+        return self.applied_index >= self._first_index_of_term > 0
+
+    def new_attach(self) -> int:
+        """A number above all that any leader of this cell handed out before: (term, counter)."""
+        self._attaches += 1
+        return self.term << 32 | self._attaches
+
+    def start(self) -> None:
+        """Open the directory, bring the state machine to the end of the log, and begin a new term, durably.
+
+        Returns when commands can be proposed. Raises `StorageError` or `OSError` with a message for the operator.
+        """
+        options = self._options
+        self.directory = DataDirectory(options.data_dir, options.member, options.cell, self._files)
+        try:
+            self._recover()
+        except BaseException:
+            self.directory.close()
+            raise
+        self._log_thread.start()
+        self._checkpoint_pool.start()
+        self._schedule_checkpoint()
+        self.writable = True
+
+    def propose(self, command: bytes) -> bool:
+        """Have a command committed and applied, in the order of the calls; False if none is taken now.
+
+        All commands of one reactor iteration, or of the time that the previous batch takes to sync, make one batch.
+        """
+        if not self.writable:
+            return False
+        self._collected.append(command)
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._reactor.callLater(0, self._flush)
+        return True
+
+    @property
+    def command_bytes_limit(self) -> int:
+        """The longest command that may be proposed."""
+        return self._log.command_bytes_limit
+
+    @inlineCallbacks
+    def stop(self) -> Generator[Deferred[Any], Any, None]:
+        """Take no more commands; finish those taken, store a last checkpoint, close everything."""
+        self._closed = True
+        self.writable = False
+        while self._collected:
+            self._submit()
+        yield self._log_thread.stop()
+        if self._next_checkpoint.active():
+            self._next_checkpoint.cancel()
+        yield self._checkpointing
+        yield self._checkpoint()
+        self._checkpoint_pool.stop()
+        self._checkpoint_store.close()
+        self.directory.close()
+
+    def _recover(self) -> None:
+        directory = self.directory
+        store = self._checkpoint_store = Checkpoint(directory.state_path, self._files)
+        recovery = Recovery(directory.log_path, store.index, store.term)
+        if recovery.empty and directory.meta.initialised:
+            raise LogDamaged(f"{directory.log_path} has no segment; restore the data directory from a backup")
+        if store.index:
+            with store.reading() as read_table:
+                self._machine.load(read_table)
+        for first_index, commands in recovery.records():
+            self._machine.apply_batch(first_index, commands)
+        self.term = recovery.hard_state.term + 1
+        self.last_index = self.applied_index = recovery.last_index
+        self._applied_term = recovery.last_term
+        self._first_index_of_term = self.last_index + 1
+        self._log = Log(directory.log_path, self._options.segment_bytes, self._files)
+        self._log.begin(
+            recovery.sequence + 1, self._hard_state(), recovery.first_index, recovery.last_index, recovery.payloads
+        )
+        directory.set_initialised()
+        self._log_thread = LogThread(
+            self._log, self._reactor.callFromThread, self._synced, self._room_changed, self._log_failed
+        )
+
+    def _hard_state(self) -> HardState:
+        return HardState(self.term, self._options.member, self.applied_index)
+
+    def _flush(self) -> None:
+        if self._collected:
+            self._submit()
+        else:
+            self._flush_is_due = False
+
+    def _submit(self) -> None:
+        commands = self._collected
+        self._collected = []
+        if sum(map(len, commands)) > BATCH_BYTES_LIMIT:
+            commands, self._collected = _split(commands)
+        batch = Batch.of(self.last_index + 1, self._hard_state(), commands)
+        self.last_index = batch.last_index
+        self._log_thread.append(batch)
+
+    def _synced(self, batch: Batch) -> None:
+        self._flush()  # first, so that the disk works while the batch is applied
+        self._machine.apply_batch(batch.first_index, batch.commands)
+        self.applied_index = batch.last_index
+        self._applied_term = batch.hard_state.term
+        if self._machine.dirty_bytes >= self._options.checkpoint_bytes and not self._checkpoint_is_stuck:
+            self._checkpoint()
+
+    def _room_changed(self, has_room: bool) -> None:
+        self.writable = has_room and not self._closed
+        if has_room:
+            _log.info("The log has room again: writes are accepted")
+        else:
+            _log.error("The disk is full, {path} has no room: writes are refused", path=self.directory.log_path)
+
+    def _log_failed(self, error: BaseException) -> None:
+        self._closed = True
+        self.writable = False
+        self._on_fatal(error)
+
+    def _checkpoint_in_turn(self) -> None:
+        self._checkpoint_is_stuck = False
+        self._checkpoint()
+        self._schedule_checkpoint()
+
+    def _schedule_checkpoint(self) -> None:
+        self._next_checkpoint = self._reactor.callLater(
+            self._options.checkpoint_interval_ms / 1000, self._checkpoint_in_turn
+        )
+
+    def _checkpoint(self) -> Deferred[None]:
+        """Begin to store what has changed, unless nothing has or the last increment is still being stored."""
+        if self._checkpointing.called and self.applied_index > self._checkpoint_store.index:
+            changes, index = self._machine.take_changes(), self.applied_index
+            store = self._checkpoint_store
+            self._checkpointing = deferToThreadPool(
+                cast(Any, self._reactor), self._checkpoint_pool, store.write, changes, index, self._applied_term
+            )
+            self._checkpointing.addCallbacks(
+                lambda _none: self._log_thread.forget(index), lambda failure: self._checkpoint_failed(failure, changes)
+            )
+        return self._checkpointing
+
+    def _checkpoint_failed(self, failure: Failure, changes: Changes) -> None:
+        self._machine.restore_changes(changes)
+        self._checkpoint_is_stuck = True
+        if failure.check(CheckpointFailed):
+            _log.error("{error}; it is tried again", error=failure.getErrorMessage())
+        else:
+            self._log_failed(cast(Exception, failure.value))
+
+
+def _split(commands: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The first commands, at least one, up to the limit of a batch, and the others."""
+    size_bytes = count = 0
+    for command in commands:
+        size_bytes += len(command)
+        if size_bytes > BATCH_BYTES_LIMIT:
+            break
+        count += 1
+    count = max(count, 1)
+    return commands[:count], commands[count:]

@@ -1,0 +1,194 @@
+"""The format of a log segment: a header, then records, then zeros.
+
+All numbers are big-endian. A segment draws a random `salt`; every record begins with it and is checksummed under it, so
+that nothing a client can send looks like a record.
+
+    header   magic, format, crc32c of the rest, sequence, salt, first index,
+             hard state when the segment began (term, vote, commit), base length
+    record   salt, crc32c of the rest, body length, first index, hard state (term, vote, commit), entries, padding to 8
+    entry    term, kind, length, bytes
+
+A record holds the entries of one batch and the hard state that goes with them: they become durable together or not at
+all.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from znoded.zab_raft.errors import LogDamaged
+
+MAGIC = b"znodelog"
+FORMAT = 1
+COMMAND = 0
+"""The kind of an entry that is a command for the state machine."""
+
+_HEADER_START = Struct(">8sII")
+_HEADER_REST = Struct(">7Q")
+_PREFIX = Struct(">QI")
+_BODY = Struct(">IQQQQ")
+_RECORD = Struct(">QIIQQQQ")
+_ENTRY = Struct(">QII")
+
+HEADER_BYTES = _HEADER_START.size + _HEADER_REST.size
+PREFIX_BYTES = _PREFIX.size
+RECORD_BYTES = _RECORD.size
+ENTRY_BYTES = _ENTRY.size
+ALIGNMENT_BYTES = 8
+
+_NAME = re.compile(r"(\d{16})\.log")
+
+
+class HardState(NamedTuple):
+    """What Raft has to remember besides the entries. `vote` is a member id, 0 for none; `commit` is a log index."""
+
+    term: int
+    vote: int
+    commit: int
+
+
+class Record(NamedTuple):
+    """A valid record. `offset` and `end` are where it lies in its file, `payload` its bytes behind the checksum."""
+
+    offset: int
+    end: int
+    first_index: int
+    hard_state: HardState
+    last_term: int
+    commands: list[bytes]
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The head of a segment.
+
+    `base_bytes` is 0, or the length with which the segment was made durable before it replaced all older ones; what
+    lies within it repeats entries of theirs.
+    """
+
+    sequence: int
+    salt: int
+    first_index: int
+    hard_state: HardState
+    base_bytes: int
+
+    def encode(self) -> bytes:
+        rest = _HEADER_REST.pack(self.sequence, self.salt, self.first_index, *self.hard_state, self.base_bytes)
+        return _HEADER_START.pack(MAGIC, FORMAT, crc32c(rest)) + rest
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Header:
+        """Raise `LogDamaged` unless `data` begins with a valid header of a known format."""
+        if len(data) < HEADER_BYTES:
+            raise LogDamaged(f"{path} is damaged at offset 0: it ends within its header")
+        magic, version, checksum = _HEADER_START.unpack_from(data)
+        rest = data[_HEADER_START.size : HEADER_BYTES]
+        if magic == MAGIC and version != FORMAT:
+            raise LogDamaged(f"{path} has format {version} at offset 8, this version reads format {FORMAT}")
+        if magic != MAGIC or crc32c(rest) != checksum:
+            raise LogDamaged(f"{path} is damaged at offset 0: its header is not valid")
+        sequence, salt, first_index, term, vote, commit, base_bytes = _HEADER_REST.unpack(rest)
+        return cls(sequence, salt, first_index, HardState(term, vote, commit), base_bytes)
+
+
+def segment_name(sequence: int) -> str:
+    return f"{sequence:016d}.log"
+
+
+def sequence_of(name: str) -> int | None:
+    """The sequence number in a segment's file name, None for any other file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def encode_payload(first_index: int, hard_state: HardState, commands: Sequence[bytes]) -> bytes:
+    """The part of a record that does not depend on its segment; the commands are entries of the hard state's term."""
+    term, pack = hard_state.term, _ENTRY.pack
+    pieces = [b""]
+    for command in commands:
+        pieces.append(pack(term, COMMAND, len(command)))
+        pieces.append(command)
+    body_bytes = sum(map(len, pieces))
+    pieces[0] = _BODY.pack(body_bytes, first_index, *hard_state)
+    pieces.append(bytes(-(RECORD_BYTES + body_bytes) % ALIGNMENT_BYTES))
+    return b"".join(pieces)
+
+
+def record_prefix(salt: int, payload: bytes) -> bytes:
+    """What stands before a payload in a segment of this salt."""
+    return _PREFIX.pack(salt, crc32c(payload, salt & 0xFFFFFFFF))
+
+
+class SegmentReader:
+    """A segment opened for reading; close it with `close`."""
+
+    def __init__(self, path: str) -> None:
+        """Raise `LogDamaged` when the header is not valid."""
+        self.path = path
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise LogDamaged(f"{path} is damaged at offset 0: it is empty")
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.header = Header.decode(self._data[:HEADER_BYTES], path)
+
+    def close(self) -> None:
+        self._data.close()
+
+    def records(self) -> Iterator[Record]:
+        """All records, in order.
+
+        A record that was being written when the power went may be incomplete: then the records end before it. Raises
+        `LogDamaged` at an invalid record that cannot be such a torn tail: it was durable once, or valid records follow.
+        """
+        offset = HEADER_BYTES
+        while record := self._record_at(offset):
+            yield record
+            offset = record.end
+        if offset < self.header.base_bytes or self._has_record_behind(offset):
+            raise LogDamaged(
+                f"{self.path} is damaged at offset {offset}: the record there is not valid, but what follows it is; "
+                "restore the data directory from a backup"
+            )
+
+    def _record_at(self, offset: int) -> Record | None:
+        data, salt = self._data, self.header.salt
+        if offset + RECORD_BYTES > len(data):
+            return None
+        mark, checksum, body_bytes, first_index, term, vote, commit = _RECORD.unpack_from(data, offset)
+        end = offset + RECORD_BYTES + body_bytes
+        end += -end % ALIGNMENT_BYTES
+        if mark != salt or end > len(data):
+            return None
+        payload = data[offset + PREFIX_BYTES : end]
+        if crc32c(payload, salt & 0xFFFFFFFF) != checksum:
+            return None
+        last_term, commands = self._entries(payload, body_bytes, offset)
+        return Record(offset, end, first_index, HardState(term, vote, commit), last_term, commands, payload)
+
+    def _entries(self, payload: bytes, body_bytes: int, record_offset: int) -> tuple[int, list[bytes]]:
+        position, end = _BODY.size, _BODY.size + body_bytes
+        term, commands = 0, []
+        while position < end:
+            term, kind, length = _ENTRY.unpack_from(payload, position)
+            if kind != COMMAND:
+                raise LogDamaged(f"{self.path} at offset {record_offset} has an entry of unknown kind {kind}")
+            position += ENTRY_BYTES
+            commands.append(payload[position : position + length])
+            position += length
+        return term, commands
+
+    def _has_record_behind(self, offset: int) -> bool:
+        mark = _PREFIX.pack(self.header.salt, 0)[:8]
+        while (offset := self._data.find(mark, offset + 1)) >= 0:
+            if offset % ALIGNMENT_BYTES == 0 and self._record_at(offset):
+                return True
+        return False
