@@ -23,16 +23,16 @@ class DriverError(Exception):
     """The driver could not be built, or a run of it failed; the message is what it said."""
 
 
-def build(name: str, cache: Path = CACHE) -> Path:
+def build(name: str) -> Path:
     """The program made of NAME.c, compiled anew when it or a header is newer."""
-    source, program = SOURCES / f"{name}.c", cache / name
+    source, program = SOURCES / f"{name}.c", CACHE / name
     newest = max(path.stat().st_mtime for path in (source, *SOURCES.glob("*.h")))
     if program.exists() and program.stat().st_mtime >= newest:
         return program
     compiler = shutil.which("cc")
     if compiler is None:
         raise DriverError("no `cc` on the PATH: install a C compiler (Debian: gcc and libc6-dev)")
-    cache.mkdir(parents=True, exist_ok=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
     made = subprocess.run([compiler, *FLAGS, "-o", program, source], capture_output=True, text=True)
     if made.returncode != 0:
         raise DriverError(f"{source} does not compile:\n{made.stderr}")

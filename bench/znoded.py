@@ -22,7 +22,7 @@ connections_per_address = 0
 
 
 class Znoded(Server):
-    """One member. All that is set is its addresses, its directory, and that one address may bring any number of clients."""
+    """One member. Only its addresses and directory are set, and that one address may bring any number of clients."""
 
     name = "znoded"
     checkpoint_pattern = "data/state/*"
