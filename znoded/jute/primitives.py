@@ -63,16 +63,14 @@ class Reader:
     def buffer(self) -> bytes | None:
         """A length and that many bytes; length -1 is null, any other negative length an error."""
         size_bytes = self.int()
-        if size_bytes < 0:
-            if size_bytes == -1:
-                return None
-            raise JuteError(f"a length of {size_bytes} at byte {self.position - 4}: only -1 (null) may be negative")
-        start = self._take(size_bytes)
-        return self.data[start : self.position]
+        if size_bytes >= 0:
+            start = self._take(size_bytes)
+            return self.data[start : self.position]
+        if size_bytes == -1:
+            return None
+        raise JuteError(f"a length of {size_bytes} at byte {self.position - 4}: only -1 (null) may be negative")
 
-    def ustring(self) -> bytes | None:
-        """A string, as its UTF-8 bytes (which are not checked); encoded as a buffer is."""
-        return self.buffer()
+    ustring = buffer  # A string is not checked to be UTF-8: its bytes are compared and given back as they came.
 
     def vector(self, read_item: Callable[[Reader], T], least_item_bytes: builtins.int) -> list[T] | None:
         """A count and that many items, each at least `least_item_bytes` long; a count that cannot fit is an error.
@@ -122,9 +120,7 @@ def encode_buffer(value: bytes | None) -> bytes:
     return NULL if value is None else INT.pack(len(value)) + value
 
 
-def encode_ustring(value: bytes | None) -> bytes:
-    """A string given as its UTF-8 bytes; None is null."""
-    return encode_buffer(value)
+encode_ustring = encode_buffer
 
 
 def encode_vector(items: Collection[T] | None, encode_item: Callable[[T], bytes]) -> bytes:
