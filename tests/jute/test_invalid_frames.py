@@ -139,10 +139,10 @@ def test_a_multi_without_its_end_mark_is_refused() -> None:
         (GetDataReply, i4(HUGE)),
         (SetWatchesRequest, i8(0) + i4(HUGE)),
         (SetAclRequest, PATH + i4(HUGE)),
-        (SetWatchesRequest, i8(0) + i4(200_000) + i4(0) * 199_999 + i4(HUGE)),
-        (SetAclRequest, PATH + i4(60_000) + acl(0, None, None) * 59_999 + i4(HUGE)),
-        (WhoAmIReply, i4(100_000) + i4(-1) * 199_999),
-        (MultiRequest, multi(*[(2, i4(-1) * 2)] * 40_000)[:-1]),
+        (SetWatchesRequest, i8(0) + i4(20_000) + i4(0) * 19_999 + i4(HUGE)),
+        (SetAclRequest, PATH + i4(6_000) + acl(0, None, None) * 5_999 + i4(HUGE)),
+        (WhoAmIReply, i4(10_000) + i4(-1) * 19_999),
+        (MultiRequest, multi(*[(2, i4(-1) * 2)] * 4_000)[:-1]),
     ],
 )
 def test_memory_is_bounded_by_the_frame_and_not_by_what_it_claims(cls: type[Record], encoded: bytes) -> None:

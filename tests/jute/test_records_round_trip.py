@@ -9,7 +9,7 @@ from znoded.jute.fields import Record
 from znoded.jute.primitives import Reader
 from znoded.jute.records import CheckRequest, ConnectRequest, ConnectResponse, DeleteRequest
 
-many = settings(max_examples=1000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=300, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 @many
