@@ -20,10 +20,11 @@ settings.load_profile("znoded")
 def znoded_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """Starts real servers: `server = znoded_server(toml)` runs `twistd -n znoded` and returns when it serves.
 
-    `toml` is any configuration (none by default); data directory, client port and admin port are the fixture's. Each call
-    starts one more server in a directory of its own. A `ServerProcess` has `address`, `port`, `admin_port`, `data_dir`,
-    `log_path`, `pid`, `stop()`, `kill()` and `start()` to run it again on its data. What still runs when the test ends is
-    ended by its pid. For a server shared by a module or a session, use `ServerProcess` as a context manager.
+    `toml` is any configuration (none by default); data directory, client port and admin port are the fixture's. Each
+    call starts one more server in a directory of its own. A `ServerProcess` has `address`, `port`, `admin_port`,
+    `data_dir`, `log_path`, `pid`, `stop()`, `kill()` and `start()` to run it again on its data. What still runs when
+    the test ends is ended by its pid. For a server shared by a module or a session, use `ServerProcess` as a context
+    manager.
     """
     with ExitStack() as servers:
 

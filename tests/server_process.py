@@ -31,8 +31,8 @@ def free_port() -> int:
 class ServerProcess:
     """One `twistd -n znoded`, with the configuration `toml`, in `directory`.
 
-    The data directory, one plain client listener and the admin listener are set on the command line, on loopback ports of
-    its own; everything else is up to `toml`. As a context manager it serves inside the block and ends with it.
+    The data directory, one plain client listener and the admin listener are set on the command line, on loopback ports
+    of its own; everything else is up to `toml`. As a context manager it serves inside the block and ends with it.
 
     Attributes: `address` ("127.0.0.1:PORT" for clients), `port`, `admin_port`, `data_dir`, `log_path`.
     """

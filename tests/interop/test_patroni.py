@@ -49,6 +49,8 @@ bootstrap:
   - encoding: UTF8
   - locale: C
   - auth: trust
+watchdog:
+  mode: off
 postgresql:
   listen: {host}:{postgres_port}
   connect_address: {host}:{postgres_port}
@@ -170,7 +172,8 @@ def pair(parts: Parts, znoded_server: Callable[..., ServerProcess]) -> Iterator[
         parts.missing("only root can become the user postgres, who runs PostgreSQL")
     # Not pytest's tmp_path: that lies below a folder which only root may enter.
     directory = Path(tempfile.mkdtemp(prefix="patroni-"))
-    nodes = [Node(name, number, directory, znoded_server().address, patroni, bin_dir) for number, name in enumerate(["a", "b"])]
+    coordinator = znoded_server().address
+    nodes = [Node(name, number, directory, coordinator, patroni, bin_dir) for number, name in enumerate(["a", "b"])]
     for path in [directory, *directory.iterdir()]:
         shutil.chown(path, POSTGRES_USER, POSTGRES_USER)
     try:

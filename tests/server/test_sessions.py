@@ -106,7 +106,7 @@ def test_the_buckets_of_the_word_dump() -> None:
 def test_no_session_ends_early_and_none_is_forgotten(steps: list[tuple[int, int, bool]]) -> None:
     """Touches and ticks in any order: a session ends only after its timeout, and within two ticks of it."""
     sessions = tracker()
-    heard = {session_id: 0 for session_id in range(4)}
+    heard = dict.fromkeys(range(4), 0)
     live = {session_id: sessions.add(session_id, 3000, 0, 0) for session_id in heard}
     now_ms = 0
     for session_id, step_ms, touch in steps:

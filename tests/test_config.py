@@ -1,0 +1,350 @@
+"""What a configuration may say, and what is answered to one that says something else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from znoded import config as configuration
+from znoded.config import Config, ConfigError, Limits, load_toml, load_zoo_cfg, parse
+
+ROOT = Path(__file__).parent.parent
+PEM = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
+SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+MEMBER = {"peer": "127.0.0.1:2888", "client": "127.0.0.1:2181"}
+
+
+def problems(table: dict[str, object]) -> dict[str, str]:
+    """Key -> message of everything that is wrong with `table`."""
+    with pytest.raises(ConfigError) as caught:
+        parse(table)
+    return {problem.key: problem.message for problem in caught.value.problems}
+
+
+@pytest.fixture
+def toml_file(tmp_path: Path) -> Path:
+    return tmp_path / "member.toml"
+
+
+@pytest.fixture
+def pem_files(tmp_path: Path) -> dict[str, str]:
+    """The three files of [client.tls]."""
+    labels = {"certificate": "CERTIFICATE", "private_key": "RSA PRIVATE KEY", "client_ca": "CERTIFICATE"}
+    for name, label in labels.items():
+        (tmp_path / name).write_text(PEM.format(label))
+    return {name: str(tmp_path / name) for name in labels}
+
+
+def test_nothing_said_is_one_member_on_2181_with_its_admin_on_loopback() -> None:
+    config = parse({})
+    assert config.member == 1
+    assert config.data_dir == str(Path("znoded-data").absolute())
+    assert config.client.listen == ("tcp:2181",)
+    assert config.client.tls is None
+    assert config.admin.listen == "tcp:8080:interface=127.0.0.1"
+    assert config.limits == Limits()
+
+
+def test_the_example_of_the_documentation_is_usable(toml_file: Path, pem_files: dict[str, str]) -> None:
+    example = re.search(r"```toml\n(.*?)```", (ROOT / "docs/configuration.md").read_text(), re.DOTALL)
+    assert example
+    text = example[1]
+    for name, path in pem_files.items():
+        text = re.sub(f"(?m)^{name} = .*$", f'{name} = "{path}"', text)
+    toml_file.write_text(text)
+    config = load_toml(str(toml_file))
+    assert config.client.tls is not None
+    assert config.client.tls.client_ca == pem_files["client_ca"]
+    assert config.auth.sasl_users == {"jaasuser": "jaas_password"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf").glob("*.toml")), ids=lambda path: path.name)
+def test_the_configurations_we_ship_are_usable(path: Path) -> None:
+    load_toml(str(path))
+
+
+def test_the_documentation_has_every_key_with_its_default() -> None:
+    text = (ROOT / "docs/configuration.md").read_text() + (ROOT / "docs/limits.md").read_text()
+    undocumented = [
+        f"{section.name}.{key.name}"
+        for section in dataclasses.fields(Config)
+        if dataclasses.is_dataclass(section.default_factory)
+        for key in dataclasses.fields(section.default_factory)
+        if f"`{section.name}.{key.name}`" not in text
+    ]
+    assert not undocumented
+    limits = (ROOT / "docs/limits.md").read_text()
+    for limit in dataclasses.fields(Limits):
+        row = next(line for line in limits.splitlines() if line.startswith(f"| `limits.{limit.name}` |"))
+        assert row.split("|")[2].strip().replace(",", "") == str(limit.default)
+
+
+def test_session_timeouts_lie_between_two_and_twenty_ticks() -> None:
+    config = parse({"tick_ms": 200})
+    assert (config.session_timeout_min_ms, config.session_timeout_max_ms) == (400, 4000)
+
+
+def test_session_timeouts_can_be_set_apart_from_the_tick() -> None:
+    config = parse({"limits": {"session_timeout_min_ms": 100, "session_timeout_max_ms": 90_000}})
+    assert (config.session_timeout_min_ms, config.session_timeout_max_ms) == (100, 90_000)
+
+
+def test_the_least_session_timeout_may_not_be_above_the_greatest() -> None:
+    assert "limits.session_timeout_min_ms" in problems({"limits": {"session_timeout_min_ms": 50_000}})
+
+
+def test_an_unknown_key_is_refused_with_the_one_that_was_meant() -> None:
+    message = "there is no such key; did you mean frame_bytes?"
+    assert problems({"limits": {"frame_byte": 1}}) == {"limits.frame_byte": message}
+
+
+def test_an_unknown_key_unlike_any_other_is_refused_with_the_list() -> None:
+    assert "there are sweep_interval_ms, ttl_nodes" in problems({"tree": {"xyzzy": 1}})["tree.xyzzy"]
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    found = problems({"tick_ms": "soon", "client": {"reads": "fast"}, "words": {"allow": ["rouk"]}, "colour": "blue"})
+    assert set(found) == {"tick_ms", "client.reads", "words.allow[0]", "colour"}
+
+
+def test_a_message_names_the_key_the_value_and_what_would_be_right() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse({"tick_ms": "soon"}, source="member.toml")
+    assert str(caught.value) == (
+        "member.toml is not a usable configuration:\n"
+        '  tick_ms: "soon" is not right: it must be a whole number from 1 to 3600000, in ms'
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"tick_ms": True}, "tick_ms"),
+        ({"tick_ms": 0}, "tick_ms"),
+        ({"member": 255}, "member"),
+        ({"data_dir": ""}, "data_dir"),
+        ({"client": 7}, "client"),
+        ({"client": {"listen": "tcp:2181"}}, "client.listen"),
+        ({"client": {"listen": ["2181"]}}, "client.listen[0]"),
+        ({"client": {"listen": ["tcp:2181", "tcp:65536"]}}, "client.listen[1]"),
+        ({"client": {"listen": []}}, "client.listen"),
+        ({"admin": {"listen": "8080"}}, "admin.listen"),
+        ({"auth": {"super_digest": "super:secret"}}, "auth.super_digest"),
+        ({"auth": {"super_digest": "super:c2VjcmV0"}}, "auth.super_digest"),
+        ({"auth": {"sasl_users": ["bob"]}}, "auth.sasl_users"),
+        ({"auth": {"sasl_users": {"bob": ""}}}, "auth.sasl_users.bob"),
+        ({"tree": {"ttl_nodes": "yes"}}, "tree.ttl_nodes"),
+        ({"words": {"allow": "*"}}, "words.allow"),
+        ({"cell": {"members": []}}, "cell.members"),
+        ({"cell": {"members": {"one": MEMBER}}}, "cell.members.one"),
+        ({"cell": {"members": {"1": {"peer": "127.0.0.1", "client": "a:1"}}}}, "cell.members.1.peer"),
+        ({"cell": {"members": {"1": {"client": "a:1"}}}}, "cell.members.1.peer"),
+        ({"cell": {"members": {"1": {**MEMBER, "role": "learner"}}}}, "cell.members.1.role"),
+        ({"cell": {"members": {"2": MEMBER}}}, "member"),
+        ({"cell": {"members": {"1": 5}}}, "cell.members.1"),
+    ],
+)
+def test_a_bad_value_is_refused_under_its_key(table: dict[str, object], key: str) -> None:
+    assert list(problems(table)) == [key]
+
+
+def test_secrets_do_not_show_in_messages_or_in_the_configuration_as_text() -> None:
+    found = problems({"auth": {"super_digest": "super:hunter2", "sasl_users": {"bob": ["hunter2"]}}})
+    assert "hunter2" not in str(found)
+    config = parse({"auth": {"super_digest": SUPER_DIGEST, "sasl_users": {"bob": "hunter2"}}})
+    assert "hunter2" not in repr(config)
+    assert SUPER_DIGEST not in repr(config)
+
+
+def test_tls_files_have_to_be_there_and_to_be_pem(tmp_path: Path, pem_files: dict[str, str]) -> None:
+    absent = str(tmp_path / "absent.crt")
+    tls = {"listen": ["tcp:2281"], "certificate": absent, "private_key": pem_files["certificate"]}
+    found = problems({"client": {"tls": tls}})
+    assert absent in found["client.tls.certificate"]
+    assert "PRIVATE KEY" in found["client.tls.private_key"]
+
+
+def test_tls_may_be_the_only_listener(pem_files: dict[str, str]) -> None:
+    config = parse({"client": {"listen": [], "tls": {"listen": ["tcp:2281"], **pem_files}}})
+    assert config.client.tls is not None
+    assert config.client.tls.listen == ("tcp:2281",)
+
+
+def test_a_cell_of_one_is_the_member_alone() -> None:
+    config = parse({"cell": {"members": {"1": MEMBER}}})
+    assert [member.role for member in config.cell.members] == ["voter"]
+
+
+def test_a_cell_of_several_is_refused_rather_than_started_alone() -> None:
+    found = problems({"cell": {"members": {"1": MEMBER, "2": MEMBER}}})
+    assert "lists members 1, 2, but this version runs one member" in found["cell.members"]
+
+
+def test_the_command_line_wins_over_the_file(toml_file: Path) -> None:
+    toml_file.write_text('[client]\nlisten = ["tcp:2181"]\nreads = "serializable"\n')
+    config = load_toml(str(toml_file), {"client.listen": ["tcp:2281"], "admin.listen": ""})
+    assert config.client.listen == ("tcp:2281",)
+    assert config.client.reads == "serializable"
+    assert config.admin.listen is None
+
+
+def test_a_file_that_cannot_be_read_is_named(toml_file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"member\.toml .*\n.*cannot be read: No such file"):
+        load_toml(str(toml_file))
+
+
+@pytest.mark.parametrize("content", [b"tick_ms = ", b"\xff"])
+def test_a_file_that_is_not_toml_is_refused(toml_file: Path, content: bytes) -> None:
+    toml_file.write_bytes(content)
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load_toml(str(toml_file))
+
+
+names = st.sampled_from(["listen", "members", "1", "allow", "sasl_users", "x"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([key.name for key in dataclasses.fields(Config)] + ["x"]), values, max_size=4))
+def test_any_table_is_a_configuration_or_a_list_of_problems(table: dict[str, object]) -> None:
+    with suppress(ConfigError):
+        parse(table)
+
+
+class TestZooCfg:
+    """A zoo.cfg is taken over, and what cannot be is said."""
+
+    @pytest.fixture
+    def zoo_cfg(self, tmp_path: Path) -> Path:
+        (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\nclientPort=2181\n")
+        return tmp_path / "zoo.cfg"
+
+    @staticmethod
+    def add(zoo_cfg: Path, text: str) -> str:
+        with zoo_cfg.open("a") as file:
+            file.write(text)
+        return str(zoo_cfg)
+
+    def test_the_usual_keys_are_taken_over(self, zoo_cfg: Path) -> None:
+        path = self.add(
+            zoo_cfg,
+            "tickTime=200\nmaxClientCnxns=0\n4lw.commands.whitelist=mntr, ruok\nextendedTypesEnabled=true\n"
+            "enforceQuota=false\nreconfigEnabled=TRUE\nminSessionTimeout=100\njute.maxbuffer=0x1fffff\n"
+            f"zookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}\nglobalOutstandingLimit=77\n",
+        )
+        config, notes = load_zoo_cfg(path)
+        assert config.data_dir == str(zoo_cfg.parent)
+        assert config.tick_ms == 200
+        assert config.client.listen == ("tcp:2181",)
+        assert config.limits.connections_per_address == 0
+        assert config.limits.frame_bytes == 0x1FFFFF
+        assert config.limits.outstanding == 77
+        assert config.session_timeout_min_ms == 100
+        assert config.words.allow == ("mntr", "ruok")
+        assert config.tree == configuration.TreeConfig(ttl_nodes=True, enforce_quota=False, reconfig=True)
+        assert config.auth.super_digest == SUPER_DIGEST
+        assert not notes
+
+    def test_addresses_become_endpoints(self, zoo_cfg: Path) -> None:
+        client = "clientPortAddress=::1\nclientPortListenBacklog=9\n"
+        config, _ = load_zoo_cfg(self.add(zoo_cfg, f"{client}admin.serverPort=8081\nadmin.serverAddress=0.0.0.0\n"))
+        assert config.client.listen == (r"tcp6:2181:interface=\:\:1:backlog=9",)
+        assert config.admin.listen == "tcp:8081:interface=0.0.0.0"
+
+    def test_the_admin_server_can_be_switched_off(self, zoo_cfg: Path) -> None:
+        config, _ = load_zoo_cfg(self.add(zoo_cfg, "admin.enableServer=false\n"))
+        assert config.admin.listen is None
+
+    def test_pem_stores_become_tls_listeners(self, zoo_cfg: Path, pem_files: dict[str, str]) -> None:
+        both = zoo_cfg.parent / "both.pem"
+        both.write_text(PEM.format("CERTIFICATE") + PEM.format("PRIVATE KEY"))
+        path = self.add(
+            zoo_cfg,
+            f"secureClientPort=2281\nssl.keyStore.location={both}\nssl.trustStore.location={pem_files['client_ca']}\n"
+            "ssl.keyStore.type=PEM\n",
+        )
+        config, _ = load_zoo_cfg(path)
+        assert config.client.tls == configuration.TlsConfig(
+            listen=("tcp:2281",), certificate=str(both), private_key=str(both), client_ca=pem_files["client_ca"]
+        )
+
+    def test_a_secure_port_alone_leaves_the_plain_one_closed(self, tmp_path: Path, pem_files: dict[str, str]) -> None:
+        zoo_cfg = tmp_path / "zoo.cfg"
+        both = tmp_path / "both.pem"
+        both.write_text(PEM.format("CERTIFICATE") + PEM.format("PRIVATE KEY"))
+        zoo_cfg.write_text(f"dataDir={tmp_path}\nsecureClientPort=2281\nssl.keyStore.location={both}\nssl.clientAuth=none\n")
+        config, _ = load_zoo_cfg(str(zoo_cfg))
+        assert config.client.listen == ()
+        assert config.client.tls is not None
+        assert config.client.tls.client_ca is None
+
+    def test_a_java_key_store_is_refused_under_its_own_key(self, zoo_cfg: Path) -> None:
+        store = zoo_cfg.parent / "keystore.jks"
+        store.write_bytes(b"\xfe\xed\xfe\xed")
+        path = self.add(zoo_cfg, f"secureClientPort=2281\nssl.keyStore.location={store}\nssl.clientAuth=want\n")
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(path)
+        assert {problem.key for problem in caught.value.problems} == {"ssl.keyStore.location", "ssl.clientAuth"}
+
+    def test_what_has_no_effect_is_noted(self, zoo_cfg: Path) -> None:
+        _, notes = load_zoo_cfg(self.add(zoo_cfg, "initLimit=10\nsnapCount=1\ncolour=blue\nforceSync=no\n"))
+        assert [note.partition(":")[0] for note in notes] == ["colour", "forceSync", "initLimit", "snapCount"]
+
+    def test_the_data_of_a_zookeeper_is_not_taken_for_ours(self, zoo_cfg: Path) -> None:
+        (zoo_cfg.parent / "version-2").mkdir()
+        _, notes = load_zoo_cfg(str(zoo_cfg))
+        assert "not imported" in notes[0]
+
+    @pytest.mark.parametrize(
+        "line", ["skipACL=yes", "enforce.auth.enabled=true", "sessionRequireClientSASLAuth=true", "superUser=bob"]
+    )
+    def test_what_would_make_the_server_less_strict_is_refused(self, zoo_cfg: Path, line: str) -> None:
+        with pytest.raises(ConfigError, match=line.partition("=")[0]):
+            load_zoo_cfg(self.add(zoo_cfg, f"{line}\n"))
+
+    def test_values_are_refused_under_the_names_of_zoo_cfg(self, zoo_cfg: Path) -> None:
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(self.add(zoo_cfg, "tickTime=often\n4lw.commands.whitelist=rouk\n"))
+        assert [problem.key for problem in caught.value.problems] == ["tickTime", "4lw.commands.whitelist"]
+
+    def test_an_ensemble_is_refused_rather_than_started_alone(self, zoo_cfg: Path) -> None:
+        (zoo_cfg.parent / "myid").write_text("2\n")
+        with pytest.raises(ConfigError, match="lists members 1, 2, 3, but this version runs one member"):
+            load_zoo_cfg(self.add(zoo_cfg, "".join(f"server.{n}=host{n}:2888:3888;2181\n" for n in (1, 2, 3))))
+
+    def test_an_ensemble_in_the_dynamic_file_is_seen(self, zoo_cfg: Path) -> None:
+        dynamic = zoo_cfg.parent / "zoo.cfg.dynamic"
+        dynamic.write_text("".join(f"server.{n}=host{n}:2888:3888:observer;h:2181\n" for n in (1, 2)))
+        (zoo_cfg.parent / "myid").write_text("2\n")
+        with pytest.raises(ConfigError, match=r"server\.N: lists members 1, 2"):
+            load_zoo_cfg(self.add(zoo_cfg, f"dynamicConfigFile={dynamic}\n"))
+
+    def test_an_ensemble_of_one_is_the_member_that_myid_names(self, zoo_cfg: Path) -> None:
+        (zoo_cfg.parent / "myid").write_text("7\n")
+        config, _ = load_zoo_cfg(self.add(zoo_cfg, "server.7=host:2888:3888\n"))
+        assert config.member == 7
+        assert config.cell.members[0].client == "host:2181"
+
+    @pytest.mark.parametrize("line", ["server.1=host", "dataDir="])
+    def test_a_line_without_meaning_is_refused(self, zoo_cfg: Path, line: str) -> None:
+        (zoo_cfg.parent / "myid").write_text("1\n")
+        with pytest.raises(ConfigError, match=line.partition("=")[0]):
+            load_zoo_cfg(self.add(zoo_cfg, f"{line}\n"))
+
+    def test_a_missing_data_directory_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "zoo.cfg").write_text("clientPort=2181\n")
+        with pytest.raises(ConfigError, match="dataDir: is missing"):
+            load_zoo_cfg(str(tmp_path / "zoo.cfg"))
+
+    def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="cannot be read"):
+            load_zoo_cfg(str(tmp_path / "zoo.cfg"))

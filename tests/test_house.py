@@ -1,0 +1,107 @@
+"""The rules of the house: who may know whom, which rooms are pure, and what no file may hold.
+
+docs/architecture.md explains them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HOUSE = ROOT / "znoded"
+SOURCES = sorted(HOUSE.rglob("*.py"))
+KEPT_FOLDERS = ("znoded", "twisted", "tests", "bench", "conf", "docs", "newsfragments", ".ci")
+TEXT_SUFFIXES = {".py", ".toml", ".cfg", ".md", ".service", ".c", ".h", ".java", ".go", ".js", ".sh", ".txt", ""}
+
+MAY_IMPORT = {
+    "jute": set(),
+    "tree": {"jute"},
+    "watches": {"jute"},
+    "zab_raft": {"jute"},
+    "server": {"jute", "tree", "watches", "zab_raft", "config", "exit"},
+    "admin": {"config", "garbage_collection"},
+    "config": {"zoo_cfg"},
+    "zoo_cfg": set(),
+    "exit": set(),
+    "garbage_collection": set(),
+    "command": {"config"},
+    "service": {"server", "admin", "config", "exit", "garbage_collection"},
+}
+"""Room, or file at the top of the house -> what of the house it may import beside itself and the version."""
+
+PURE_ROOMS = {"jute", "tree", "watches"}
+IMPURE_MODULES = {
+    "asyncio", "concurrent", "datetime", "io", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
+    "selectors", "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "twisted", "uuid",
+}
+IMPURE_BUILTINS = {"open", "input", "print"}
+SOURCE_LINES_MOST = 600
+FORBIDDEN = re.compile(r"/wor[k]/|/opt/z[n]\b|/hom[e]/\w|\bTOD[O]\b|\bFIXM[E]\b")
+"""Written so that it does not find itself."""
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(HOUSE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The full name of everything a file imports, also for its type checker and inside functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def named(paths: list[Path]) -> list[object]:
+    return [pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths]
+
+
+@pytest.mark.parametrize("path", named(SOURCES))
+def test_a_room_imports_only_the_rooms_below_it(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        return
+    ours = [name.split(".") for name in imports_of(path) if name.split(".")[0] == "znoded"]
+    known = {parts[1] for parts in ours if parts[1] != "__version__"}
+    assert known <= MAY_IMPORT[room] | {room}
+
+
+@pytest.mark.parametrize("path", named([path for path in SOURCES if room_of(path) in PURE_ROOMS]))
+def test_a_pure_room_touches_nothing_outside_its_arguments(path: Path) -> None:
+    assert not IMPURE_MODULES & {name.split(".")[0] for name in imports_of(path)}
+    names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+    assert not IMPURE_BUILTINS & names
+
+
+@pytest.mark.parametrize("path", named(SOURCES))
+def test_a_source_file_says_what_it_is_and_stays_short(path: Path) -> None:
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text)), "the file has no docstring"
+    assert len(text.splitlines()) <= SOURCE_LINES_MOST
+
+
+def test_no_file_holds_a_path_of_some_machine_or_unfinished_work() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in texts()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if FORBIDDEN.search(line)
+    ]
+    assert not found
+
+
+def texts() -> Iterator[Path]:
+    """Every text file that is part of the project."""
+    yield from (path for path in ROOT.iterdir() if path.suffix in {".md", ".toml", ".cfg"} or path.name == "Makefile")
+    for folder in KEPT_FOLDERS:
+        for path in (ROOT / folder).rglob("*"):
+            made = {"__pycache__", "node_modules", "target"} & set(path.parts)
+            if path.is_file() and path.suffix in TEXT_SUFFIXES and not made:
+                yield path
