@@ -1,7 +1,7 @@
 """Measures znoded and, where it can be found, ZooKeeper 3.9.5 beside it, and prints how they compare.
 
-    python -m bench.run              speed: every workload, five rounds of znoded, ZooKeeper, znoded, ZooKeeper ...
-    python -m bench.run --memory     memory: a million znodes, a restart, pauses beside checkpoints, idle sessions
+    python -m bench              speed: every workload, five rounds of znoded, ZooKeeper, znoded, ZooKeeper ...
+    python -m bench --memory     memory: a million znodes, a restart, pauses beside checkpoints, idle sessions
 
 Both servers run on this machine and on one disk, and only one is under load at a time. A round that is not counted
 comes first, so that a Java virtual machine has compiled its code. docs/performance.md describes the method.
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.run", description="Measure znoded, and ZooKeeper beside it.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure znoded, and ZooKeeper beside it.")
     parser.add_argument("--memory", action="store_true", help="measure memory, restarts and pauses instead of speed")
     parser.add_argument("--zookeeper-jars", type=Path, help="folder that holds zookeeper-3.9.5.jar and what it needs")
     parser.add_argument("--fetch", action="store_true", help="fetch the jars (about 450 MB, once) when there are none")
@@ -190,7 +190,3 @@ def compared(
 
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
