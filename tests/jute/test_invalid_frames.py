@@ -52,9 +52,10 @@ def test_frames_before_a_bad_length_are_not_lost() -> None:
 
 def test_a_stream_with_a_bad_length_stays_refused() -> None:
     splitter = FrameSplitter(LIMIT_BYTES)
-    for data in (i4(HUGE), b"", factory.frame(b"good")):
-        with pytest.raises(FrameTooLong):
+    for data, payloads in ((factory.frame(b"good") + i4(HUGE), [b"good"]), (b"", []), (factory.frame(b"lost"), [])):
+        with pytest.raises(FrameTooLong) as caught:
             splitter.feed(data)
+        assert caught.value.payloads == payloads
 
 
 @pytest.mark.parametrize(("value", "encoded"), CASES, ids=lambda case: type(case).__name__)

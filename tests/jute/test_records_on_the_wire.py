@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.jute.factory import acl, i4, i8, multi, stat, string, strings, vector
@@ -193,3 +195,32 @@ def test_every_op_that_a_client_may_send_has_its_request_and_reply() -> None:
     internal = {Op.CREATE_SESSION, Op.ERROR, Op.NOTIFICATION}
     assert set(REQUESTS) == set(Op) - internal
     assert set(REPLIES) - {Op.NOTIFICATION} == set(REQUESTS) - {Op.CHECK}
+
+
+def test_ops_whose_request_or_reply_is_only_a_header() -> None:
+    bare = {Op.PING, Op.CLOSE_SESSION}
+    assert ops_with(REQUESTS, EmptyRecord) == {*bare, Op.WHO_AM_I}
+    assert ops_with(REPLIES, EmptyRecord) == {
+        *bare,
+        Op.DELETE,
+        Op.CHECK_WATCHES,
+        Op.REMOVE_WATCHES,
+        Op.DELETE_CONTAINER,
+        Op.AUTH,
+        Op.SET_WATCHES,
+        Op.SET_WATCHES2,
+    }
+
+
+def test_ops_that_share_a_record() -> None:
+    assert ops_with(REQUESTS, PathRequest) == {Op.GET_ACL, Op.SYNC, Op.GET_EPHEMERALS, Op.GET_ALL_CHILDREN_NUMBER}
+    assert ops_with(REQUESTS, PathWatchRequest) == {Op.EXISTS, Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2}
+    assert ops_with(REQUESTS, CreateRequest) == {Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER}
+    assert ops_with(REQUESTS, WatchKindRequest) == {Op.CHECK_WATCHES, Op.REMOVE_WATCHES}
+    assert ops_with(REPLIES, Create2Reply) == {Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL}
+    assert ops_with(REPLIES, StatReply) == {Op.EXISTS, Op.SET_DATA, Op.SET_ACL}
+    assert ops_with(REPLIES, GetDataReply) == {Op.GET_DATA, Op.RECONFIG}
+
+
+def ops_with(table: Mapping[int, type[Record]], cls: type[Record]) -> set[int]:
+    return {op for op, declared in table.items() if declared is cls}
