@@ -170,6 +170,12 @@ def test_a_word_that_is_not_allowed_is_refused_by_name(server: Server) -> None:
     assert ask(words, b"stmk", bytes(8)) == "stmk is not executed because it is not in the whitelist.\n"
 
 
+def test_a_word_can_be_rendered_though_clients_may_not_ask_it(server: Server) -> None:
+    words = Words(server, [])
+    assert words.render(b"ruok") == b"imok"
+    assert words.render(b"dirs") == b"datadir_size: 4096\nlogdir_size: 67109358\n"
+
+
 def test_the_end_of_a_telnet_is_answered_with_nothing(server: Server) -> None:
     assert ask(Words(server, []), b"\xff\xf4\xff\xfd") == ""
 

@@ -87,6 +87,7 @@ class Words:
             b"isro": self._isro,
             b"envi": self._envi,
             b"gtmk": self._gtmk,
+            TELNET_CLOSE: lambda: "",
         }
         self._serving: dict[bytes, Callable[[], str]] = {
             b"conf": self._conf,
@@ -103,7 +104,7 @@ class Words:
             b"wchp": self._wchp,
             b"wchs": self._wchs,
         }
-        self._known = {*self._always, *self._serving, b"stmk", TELNET_CLOSE}
+        self._known = {*self._always, *self._serving, b"stmk"}
 
     def is_word(self, first_bytes: bytes) -> bool:
         """Whether the first four bytes of a connection are a word, and not the length of a frame."""
@@ -115,20 +116,19 @@ class Words:
 
     def answer(self, word: bytes, argument: bytes) -> bytes:
         """What to send before the connection is closed, for a word that `is_word` knows."""
-        if word == TELNET_CLOSE:
-            return b""
-        if not self._is_allowed(word):
+        if word != TELNET_CLOSE and word not in self._allowed and EVERY_WORD.encode() not in self._allowed:
             return word + b" is not executed because it is not in the whitelist.\n"
-        if word == b"stmk":
-            text = self._stmk(argument)
-        elif word in self._always:
+        return self.render(word, argument)
+
+    def render(self, word: bytes, argument: bytes = b"") -> bytes:
+        """The answer to a word that `is_word` knows, whether it is allowed to clients or not."""
+        if word in self._always:
             text = self._always[word]()
+        elif word == b"stmk":
+            text = self._stmk(argument)
         else:
             text = self._serving[word]() if self._server.serving else NOT_SERVING
         return text.encode(errors="surrogateescape")
-
-    def _is_allowed(self, word: bytes) -> bool:
-        return word in self._allowed or EVERY_WORD.encode() in self._allowed
 
     # ---- the server
 
