@@ -68,7 +68,7 @@ def test_a_room_imports_only_the_rooms_below_it(path: Path) -> None:
     room = room_of(path)
     if room == "__init__":
         return
-    ours = [name.split(".") for name in imports_of(path) if name.split(".")[0] == "znoded"]
+    ours = [name.split(".") for name in imports_of(path) if name.startswith("znoded.")]
     known = {parts[1] for parts in ours if parts[1] != "__version__"}
     assert known <= MAY_IMPORT[room] | {room}
 

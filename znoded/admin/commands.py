@@ -8,7 +8,7 @@ from twisted.web.http import NOT_FOUND
 from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
 
-from znoded.admin.view import MemberView, figures
+from znoded.admin.view import WordSource, figures, lines_of
 from znoded.config import HARMLESS_WORDS
 
 LONG_NAMES = {
@@ -24,9 +24,9 @@ class Commands(Resource):
 
     isLeaf = True
 
-    def __init__(self, member: MemberView) -> None:
+    def __init__(self, words: WordSource) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._member = member
+        self._words = words
 
     def render_GET(self, request: IRequest) -> bytes:
         request.setHeader(b"content-type", b"application/json")
@@ -35,20 +35,20 @@ class Commands(Resource):
         if not name:
             answer: dict[str, object] = {"commands": [*HARMLESS_WORDS, *LONG_NAMES]}
         elif word in HARMLESS_WORDS:
-            answer = {"command": name, "error": None, **_content(self._member, word)}
+            answer = {"command": name, "error": None, **_content(self._words, word)}
         else:
             request.setResponseCode(NOT_FOUND)
             answer = {"command": name, "error": "there is no such command; /commands lists them"}
         return json.dumps(answer, indent=2).encode() + b"\n"
 
 
-def _content(member: MemberView, word: str) -> dict[str, object]:
+def _content(words: WordSource, word: str) -> dict[str, object]:
     """The answer to a word: its keys and values where it is made of them, else its lines."""
     if word == "mntr":
-        return {key: _number(text) for key, text in figures(member).items()}
-    lines = member.render_word(word.encode()).decode().splitlines()
+        return {key: _number(text) for key, text in figures(words).items()}
+    lines = lines_of(words, word)
     if word not in PAIRS:
-        return {"lines": [line for line in lines if line]}
+        return {"lines": lines}
     pairs = (line.partition(PAIRS[word]) for line in lines)
     return {key.strip(): _number(text) for key, separator, text in pairs if separator}
 

@@ -6,7 +6,7 @@ from twisted.web.http import SERVICE_UNAVAILABLE
 from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
 
-from znoded.admin.view import MemberView
+from znoded.admin.view import WordSource, is_serving
 
 
 class Health(Resource):
@@ -24,13 +24,13 @@ class Readiness(Resource):
 
     isLeaf = True
 
-    def __init__(self, member: MemberView) -> None:
+    def __init__(self, words: WordSource) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._member = member
+        self._words = words
 
     def render_GET(self, request: IRequest) -> bytes:
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        if self._member.serving:
+        if is_serving(self._words):
             return b"ready\n"
         request.setResponseCode(SERVICE_UNAVAILABLE)
         return b"not ready: the member is starting or stopping\n"

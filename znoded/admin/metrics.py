@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
 
-from znoded.admin.view import MemberView, figures
+from znoded.admin.view import WordSource, figures, is_serving
 from znoded.garbage_collection import GarbageCollection
 
 PREFIX = "znoded_"
@@ -34,14 +34,14 @@ def is_counter(key: str) -> bool:
 class MemberCollector(Collector):
     """Turns the figures of a member into metrics when they are asked for; nothing is kept in between."""
 
-    def __init__(self, member: MemberView, garbage: GarbageCollection) -> None:
-        self._member = member
+    def __init__(self, words: WordSource, garbage: GarbageCollection) -> None:
+        self._words = words
         self._garbage = garbage
 
     def collect(self) -> Iterator[Metric]:
         texts = {}
-        yield GaugeMetricFamily(PREFIX + "serving", "1 while clients are answered", float(self._member.serving))
-        for key, text in figures(self._member).items():
+        yield GaugeMetricFamily(PREFIX + "serving", "1 while clients are answered", float(is_serving(self._words)))
+        for key, text in figures(self._words).items():
             try:
                 value = float(text)
             except ValueError:
@@ -68,10 +68,10 @@ class Metrics(Resource):
 
     isLeaf = True
 
-    def __init__(self, member: MemberView, garbage: GarbageCollection) -> None:
+    def __init__(self, words: WordSource, garbage: GarbageCollection) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._registry.register(MemberCollector(member, garbage))
+        self._registry.register(MemberCollector(words, garbage))
         ProcessCollector(registry=self._registry)
 
     def render_GET(self, request: IRequest) -> bytes:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from twisted.web.http import Request
-from twisted.web.resource import Resource
+from twisted.web.pages import notFound
+from twisted.web.resource import IResource, Resource
 from twisted.web.server import Site
 
 from znoded.admin.commands import Commands
 from znoded.admin.health import Health, Readiness
 from znoded.admin.metrics import Metrics
-from znoded.admin.view import MemberView
+from znoded.admin.view import WordSource
 from znoded.garbage_collection import GarbageCollection
+
+
+class Pages(Resource):
+    """The root; whatever has no page leads to the list of pages."""
+
+    def getChild(self, path: bytes, request: Request) -> IResource:
+        """What there is under a name that no page has."""
+        return notFound("No such page", "There are /healthz, /readyz, /metrics and /commands.")
 
 
 class AdminSite(Site):
@@ -23,11 +32,11 @@ class AdminSite(Site):
         """Say nothing about a request."""
 
 
-def admin_site(member: MemberView, garbage: GarbageCollection) -> AdminSite:
+def admin_site(words: WordSource, garbage: GarbageCollection) -> AdminSite:
     """Every page of a member's admin listener."""
-    root = Resource()
+    root = Pages()  # type: ignore[no-untyped-call]
     root.putChild(b"healthz", Health())  # type: ignore[no-untyped-call]
-    root.putChild(b"readyz", Readiness(member))
-    root.putChild(b"metrics", Metrics(member, garbage))
-    root.putChild(b"commands", Commands(member))
+    root.putChild(b"readyz", Readiness(words))
+    root.putChild(b"metrics", Metrics(words, garbage))
+    root.putChild(b"commands", Commands(words))
     return AdminSite(root)  # type: ignore[no-untyped-call]

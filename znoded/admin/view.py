@@ -1,24 +1,29 @@
-"""What the admin pages need to know of a member."""
+"""What the admin pages know of a member: all that its four-letter words tell."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 
-class MemberView(Protocol):
-    """A member as the admin pages see it; the server's `Member` is one."""
+class WordSource(Protocol):
+    """Answers four-letter words; the server's `Words`, allowed all of them, is one."""
 
-    @property
-    def serving(self) -> bool:
-        """Whether clients are answered."""
-        ...
-
-    def render_word(self, word: bytes) -> bytes:
-        """The answer to a four-letter word, whatever the allow-list for clients says."""
+    def answer(self, word: bytes, argument: bytes) -> bytes:
+        """The answer to `word`; `argument` is empty for all but `stmk`."""
         ...
 
 
-def figures(member: MemberView) -> dict[str, str]:
-    """The keys and values of the word `mntr`, without its prefix `zk_`."""
-    lines = member.render_word(b"mntr").decode().splitlines()
-    return dict(line.removeprefix("zk_").split("\t", 1) for line in lines if "\t" in line)
+def is_serving(words: WordSource) -> bool:
+    """Whether clients are answered."""
+    return words.answer(b"isro", b"") == b"rw"
+
+
+def lines_of(words: WordSource, word: str) -> list[str]:
+    """The lines of the answer to `word` that are not empty."""
+    text = words.answer(word.encode(), b"").decode(errors="replace")
+    return [line for line in text.splitlines() if line]
+
+
+def figures(words: WordSource) -> dict[str, str]:
+    """The keys and values of the word `mntr`, without its prefix `zk_`; none while clients are not answered."""
+    return dict(line.removeprefix("zk_").split("\t", 1) for line in lines_of(words, "mntr") if "\t" in line)

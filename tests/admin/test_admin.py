@@ -1,0 +1,131 @@
+"""What the admin pages answer, asked without a socket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.task import Clock
+from twisted.web.http_headers import Headers
+from twisted.web.resource import getChildForRequest
+from twisted.web.test.requesthelper import DummyRequest
+
+from znoded.admin.site import AdminSite, admin_site
+from znoded.garbage_collection import GarbageCollection
+
+MNTR = """\
+zk_version\t3.9.5-0, built on now
+zk_server_state\tstandalone
+zk_packets_sent\t7
+zk_znode_count\t5
+zk_avg_latency\t0.5
+"""
+
+
+class CannedWords:
+    """A member that says the same each time it is asked."""
+
+    def __init__(self) -> None:
+        self.serving = True
+
+    def answer(self, word: bytes, argument: bytes) -> bytes:
+        if not self.serving:
+            return b"null" if word == b"isro" else b"This ZooKeeper instance is not currently serving requests\n"
+        return {
+            b"isro": b"rw",
+            b"ruok": b"imok",
+            b"mntr": MNTR.encode(),
+            b"conf": b"clientPort=2181\ndataDir=/data=1\n",
+            b"srvr": b"Zookeeper version: 3.9.5\nLatency min/avg/max: 0/0.0/0\nNode count: 5\n",
+            b"cons": b" /127.0.0.1:5[1](queued=0,recved=1,sent=0)\n\n",
+        }[word]
+
+
+@pytest.fixture
+def words() -> CannedWords:
+    return CannedWords()
+
+
+@pytest.fixture
+def site(words: CannedWords) -> AdminSite:
+    return admin_site(words, GarbageCollection(Clock()))
+
+
+def get(site: AdminSite, path: str) -> tuple[int, str]:
+    """Status and text of a page."""
+    request: Any = DummyRequest([part.encode() for part in path.split("/")])
+    request.requestHeaders = Headers()
+    request.render(getChildForRequest(site.resource, request))
+    return request.responseCode or 200, b"".join(request.written).decode()
+
+
+def get_json(site: AdminSite, path: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(get(site, path)[1])
+    return content
+
+
+def test_the_process_is_healthy_while_it_starts(site: AdminSite, words: CannedWords) -> None:
+    words.serving = False
+    assert get(site, "healthz") == (200, "ok\n")
+
+
+def test_the_member_is_ready_only_while_it_serves(site: AdminSite, words: CannedWords) -> None:
+    assert get(site, "readyz") == (200, "ready\n")
+    words.serving = False
+    assert get(site, "readyz")[0] == 503
+
+
+def test_a_page_that_is_not_there_is_not_found(site: AdminSite) -> None:
+    assert get(site, "nothing")[0] == 404
+
+
+def test_metrics_are_the_figures_of_mntr(site: AdminSite) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(get(site, "metrics")[1])}
+    assert families["znoded_znode_count"].samples[0].value == 5
+    assert families["znoded_znode_count"].type == "gauge"
+    assert families["znoded_packets_sent"].type == "counter"
+    assert families["znoded_packets_sent"].samples[0].value == 7
+    assert families["znoded_avg_latency"].samples[0].value == 0.5
+    assert families["znoded_member_info"].samples[0].labels["server_state"] == "standalone"
+    assert families["znoded_serving"].samples[0].value == 1
+    assert families["znoded_gc_collections"].samples[0].value == 0
+    assert "process_resident_memory_bytes" in families
+
+
+def test_metrics_say_so_while_the_member_does_not_serve(site: AdminSite, words: CannedWords) -> None:
+    words.serving = False
+    status, text = get(site, "metrics")
+    assert status == 200
+    assert "znoded_serving 0.0" in text
+    assert "znoded_znode_count" not in text
+
+
+def test_commands_are_listed(site: AdminSite) -> None:
+    assert {"mntr", "monitor", "ruok"} <= set(get_json(site, "commands")["commands"])
+
+
+@pytest.mark.parametrize("name", ["mntr", "monitor"])
+def test_a_command_has_the_figures_under_both_of_its_names(site: AdminSite, name: str) -> None:
+    content = get_json(site, f"commands/{name}")
+    assert content["command"] == name
+    assert content["error"] is None
+    assert content["packets_sent"] == 7
+    assert content["avg_latency"] == 0.5
+    assert content["server_state"] == "standalone"
+
+
+def test_a_command_made_of_keys_and_values_has_them_as_fields(site: AdminSite) -> None:
+    assert get_json(site, "commands/conf")["dataDir"] == "/data=1"
+    assert get_json(site, "commands/srvr")["Node count"] == 5
+
+
+def test_any_other_command_has_lines(site: AdminSite) -> None:
+    assert get_json(site, "commands/ruok")["lines"] == ["imok"]
+    assert get_json(site, "commands/cons")["lines"] == [" /127.0.0.1:5[1](queued=0,recved=1,sent=0)"]
+
+
+@pytest.mark.parametrize("name", ["wchp", "dump", "crst", "..%2fetc"])
+def test_a_word_that_can_hurt_is_no_command(site: AdminSite, name: str) -> None:
+    assert get(site, f"commands/{name}")[0] == 404
