@@ -1,0 +1,83 @@
+"""Commands: what the log carries and the tree applies: a request and all that was decided when it was proposed.
+
+    head {time, session, attach, sequence, op, length of the identities} · vector<{scheme, id}> · the request record
+
+The record is as the client sent it, without the request header. Beside the clients' own ops there are internal ones,
+which the server never takes from a client:
+
+    createSession     int timeout_ms, buffer password or null (then the cell's secret makes it)
+    closeSession      of sequence EXPIRY_SEQUENCE: long term; attach and term are those it was decided under
+    deleteContainer   ustring path, long mzxid, long pzxid: those it was decided on
+    NEW_TERM          long term, buffer cell secret (kept if there is none yet)
+"""
+
+from __future__ import annotations
+
+import struct
+
+from znoded.jute.primitives import INT, JuteError, Reader
+from znoded.tree.acl import Identity
+
+#: Time in ms since the epoch, session id, attach, sequence, op, length of the identities in bytes.
+HEAD = struct.Struct(">qqqqii")
+HEAD_BYTES = HEAD.size
+
+#: The op that begins a leader's term; no number of ZooKeeper's.
+NEW_TERM = -20
+#: The sequence of a closeSession that its client did not ask for.
+EXPIRY_SEQUENCE = -1
+
+_CACHED_IDENTITIES = 4096
+
+
+def encode_command(
+    time_ms: int, session: int, attach: int, sequence: int, op: int, identities: bytes, record: bytes
+) -> bytes:
+    """A command. `time_ms` is the proposer's wall clock, `identities` an encoded vector, empty for internal ops."""
+    return HEAD.pack(time_ms, session, attach, sequence, op, len(identities)) + identities + record
+
+
+def end_of_buffer(record: bytes, position: int) -> int:
+    """Where the buffer or string at `position` ends, null or not. Raises JuteError if that is beyond `record`."""
+    begin = position + 4
+    if begin <= len(record):
+        size_bytes: int = INT.unpack_from(record, position)[0]
+        if 0 <= size_bytes <= len(record) - begin:
+            return begin + size_bytes
+        if size_bytes == -1:
+            return begin
+    raise JuteError(f"no buffer at byte {position} of {len(record)}")
+
+
+def int_at(record: bytes, position: int) -> int:
+    """The int at `position`. Raises JuteError."""
+    if position + 4 > len(record):
+        raise JuteError(f"no int at byte {position} of {len(record)}")
+    value: int = INT.unpack_from(record, position)[0]
+    return value
+
+
+def is_null(record: bytes, position: int) -> bool:
+    """Whether the buffer or string at `position` is null, and not just empty."""
+    return record.startswith(b"\xff\xff\xff\xff", position)
+
+
+def _read_identity(reader: Reader) -> Identity:
+    return reader.ustring() or b"", reader.ustring() or b""
+
+
+class IdentityCache:
+    """Decodes the identities of commands; connections send the same ones over and over."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Identity, ...]] = {}
+
+    def decode(self, identities: bytes) -> tuple[Identity, ...]:
+        """The identities of a command. Raises JuteError."""
+        known = self._known.get(identities)
+        if known is None:
+            known = tuple(Reader(identities).vector(_read_identity, least_item_bytes=8) or ()) if identities else ()
+            if len(self._known) >= _CACHED_IDENTITIES:
+                self._known.clear()
+            self._known[identities] = known
+        return known

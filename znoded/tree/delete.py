@@ -1,0 +1,80 @@
+"""Deleting znodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import EventType
+from znoded.jute.primitives import JuteError
+from znoded.tree import quota
+from znoded.tree.acl import DELETE
+from znoded.tree.commands import end_of_buffer, int_at, is_null
+from znoded.tree.paths import parent_of
+from znoded.tree.refusal import Refused
+from znoded.tree.znode import data_bytes_of, owner_of, version_of, with_child_deleted
+
+if TYPE_CHECKING:
+    from znoded.tree.sessions import Session
+    from znoded.tree.tree import Tree
+
+#: The znodes that nobody may delete (protocol facts 5.4).
+RESERVED = frozenset((b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"))
+
+
+def delete(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
+    """op delete."""
+    path_end = end_of_buffer(record, 0)
+    version = int_at(record, path_end)
+    if is_null(record, 0):
+        raise JuteError("delete of a null path")
+    delete_node(tree, identities, record[4:path_end], version)
+    return b""
+
+
+def delete_node(tree: Tree, identities: bytes, path: bytes, version: int) -> None:
+    """Delete a znode if its version is `version` or that is -1. Raises Refused, in the order of protocol facts 3."""
+    slash = path.rfind(b"/")
+    if slash < 0 or b"\0" in path or path in RESERVED:
+        raise Refused(ErrorCode.BAD_ARGUMENTS)
+    parent = path[:slash] or b"/"
+    if parent not in tree.nodes:
+        raise Refused(ErrorCode.NO_NODE)
+    tree.require(DELETE, parent, identities)
+    node = tree.nodes.get(path)
+    if node is None:
+        raise Refused(ErrorCode.NO_NODE)
+    if version not in (-1, version_of(node)):
+        raise Refused(ErrorCode.BAD_VERSION)
+    if path in tree.children:
+        raise Refused(ErrorCode.NOT_EMPTY)
+    remove_node(tree, path)
+
+
+def remove_node(tree: Tree, path: bytes) -> None:
+    """Take a childless znode out of the tree, whoever asks for it: a client, the end of its session, a sweep."""
+    zxid = tree.zxid
+    dirty = tree.dirty
+    parent = parent_of(path)
+    if tree.undo is not None:
+        tree.undo.remember(tree, path)
+        tree.undo.remember(tree, parent)
+    node = tree.nodes.pop(path)
+    acl = tree.acls.pop(path, None)
+    tree.nodes[parent] = with_child_deleted(tree.nodes[parent], zxid)
+    tree.unlink(path, owner_of(node))
+    dirty.nodes.add(path)
+    dirty.nodes.add(parent)
+    if acl is not None:
+        dirty.acls.add(path)
+    if tree.created.pop(path, None) is not None:
+        dirty.created.add(path)
+    if tree.kinds.pop(path, None) is not None:
+        dirty.kinds.add(path)
+    tree.changes.add(zxid, EventType.NODE_DELETED, path)
+    tree.events.append((EventType.NODE_DELETED, path, acl))
+    tree.events.append((EventType.NODE_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
+    if path.startswith(quota.ROOT_SLASH):
+        quota.limits_changed(tree, path)
+    if tree.quotas:
+        quota.count(tree, path, -1, -data_bytes_of(node))

@@ -1,0 +1,25 @@
+"""Paths: which are valid (protocol facts 5.3), and whose child a path is. They are UTF-8 and are never decoded."""
+
+from __future__ import annotations
+
+import re
+
+# The characters that a name may hold, as UTF-8. ZooKeeper judges UTF-16 units, so everything beyond the first plane is
+# out with the surrogates; so are control characters, private use and the last sixteen. Malformed UTF-8 matches nothing.
+_CHARACTERS = rb"""
+    [ -.0-~]++
+  | \xc2[\xa0-\xbf] | [\xc3-\xdf][\x80-\xbf]
+  | \xe0[\xa0-\xbf][\x80-\xbf] | [\xe1-\xec][\x80-\xbf]{2} | \xed[\x80-\x9f][\x80-\xbf]
+  | \xef[\xa4-\xbe][\x80-\xbf] | \xef\xbf[\x80-\xaf]
+"""
+_VALID_PATH = re.compile(rb"/ | (?: / (?! \.{1,2} (?: / | \Z ) ) (?: %s )++ )++" % _CHARACTERS, re.VERBOSE)
+
+
+def check_path(path: bytes) -> bool:
+    """Whether `path` may be the full path of a znode."""
+    return _VALID_PATH.fullmatch(path) is not None
+
+
+def parent_of(path: bytes) -> bytes:
+    """The path of the parent, `path` being valid and not the root."""
+    return path[: path.rfind(b"/")] or b"/"

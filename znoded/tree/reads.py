@@ -1,0 +1,131 @@
+"""The operations that only read. Each gives an error code and the reply record, empty if there was an error.
+
+Paths are not checked: one that cannot be is just not there (protocol facts 2). The root is b"/".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import Op
+from znoded.jute.primitives import JuteError, Reader, encode_int, encode_strings, encode_ustring, encode_vector
+from znoded.jute.records import Acl, MultiReadRequest, PathWatchRequest
+from znoded.tree.acl import ADMIN, OPEN_ACL, READ, Identity, allowed, redacted, shown_user
+from znoded.tree.znode import stat_of
+
+if TYPE_CHECKING:
+    from znoded.tree.tree import Tree
+
+Identities: TypeAlias = tuple[Identity, ...]
+Reply: TypeAlias = tuple[int, bytes]
+#: Takes the tree, the path and who is asking.
+Read: TypeAlias = Callable[["Tree", bytes, Identities], Reply]
+
+_MULTI_HEADER_OF = {op: encode_int(op) + b"\0" + encode_int(ErrorCode.OK) for op in (Op.GET_DATA, Op.GET_CHILDREN)}
+_MULTI_END = encode_int(Op.ERROR) + b"\1" + encode_int(-1)
+
+
+def get_data(tree: Tree, path: bytes, identities: Identities) -> Reply:
+    """op getData: the data and the Stat, which is how a znode is stored."""
+    node = tree.nodes.get(path)
+    if node is None:
+        return ErrorCode.NO_NODE, b""
+    if not allowed(tree.acls.get(path), READ, identities):
+        return ErrorCode.NO_AUTH, b""
+    return ErrorCode.OK, node
+
+
+def exists(tree: Tree, path: bytes, identities: Identities) -> Reply:
+    """op exists: the Stat. This one looks at the path: a NUL is a bad argument."""
+    if b"\0" in path:
+        return ErrorCode.BAD_ARGUMENTS, b""
+    err, node = get_data(tree, path, identities)
+    return err, stat_of(node)
+
+
+def get_children(tree: Tree, path: bytes, identities: Identities) -> Reply:
+    """op getChildren: the names of the children, in no order."""
+    err, _ = get_data(tree, path, identities)
+    return err, b"" if err else _names(tree, path)
+
+
+def get_children2(tree: Tree, path: bytes, identities: Identities) -> Reply:
+    """op getChildren2: the names of the children and the Stat."""
+    err, node = get_data(tree, path, identities)
+    return err, b"" if err else _names(tree, path) + stat_of(node)
+
+
+def _names(tree: Tree, path: bytes) -> bytes:
+    children = tree.children.get(path, ())
+    begin = len(path) + 1 if path != b"/" else 1
+    return encode_int(len(children)) + b"".join([encode_int(len(child) - begin) + child[begin:] for child in children])
+
+
+def get_acl(tree: Tree, path: bytes, identities: Identities) -> Reply:
+    """op getACL: the ACL and the Stat; who lacks ADMIN sees no hashes."""
+    node = tree.nodes.get(path)
+    if node is None:
+        return ErrorCode.NO_NODE, b""
+    acl = tree.acls.get(path, OPEN_ACL)
+    if not allowed(acl, READ | ADMIN, identities):
+        return ErrorCode.NO_AUTH, b""
+    shown = acl if allowed(acl, ADMIN, identities) else redacted(acl)
+    return ErrorCode.OK, encode_vector(shown, Acl.encode) + stat_of(node)
+
+
+def get_all_children_number(tree: Tree, path: bytes, identities: Identities) -> Reply:
+    """op getAllChildrenNumber: how many znodes there are below one."""
+    err, _ = get_data(tree, path, identities)
+    if err:
+        return err, b""
+    if path == b"/":
+        return ErrorCode.OK, encode_int(len(tree.nodes) - 1)
+    found = 0
+    waiting = [path]
+    while waiting:
+        children = tree.children.get(waiting.pop(), ())
+        found += len(children)
+        waiting += children
+    return ErrorCode.OK, encode_int(found)
+
+
+def get_ephemerals(tree: Tree, session_id: int, prefix: bytes | None) -> Reply:
+    """op getEphemerals: the session's own ephemerals whose paths begin with `prefix`; null and blank mean all."""
+    session = tree.sessions.get(session_id)
+    if session is None:
+        return ErrorCode.SESSION_EXPIRED, b""
+    wanted = (prefix or b"").strip() and (prefix or b"")
+    return ErrorCode.OK, encode_strings([path for path in session.ephemerals or () if path.startswith(wanted)])
+
+
+def multi_read(tree: Tree, record: bytes, identities: Identities) -> Reply:
+    """op multiRead: a result of each getData and getChildren; one that fails does not touch the others."""
+    try:
+        operations = MultiReadRequest.decode(Reader(record)).ops
+    except JuteError:
+        return ErrorCode.MARSHALLING_ERROR, b""
+    parts: list[bytes] = []
+    for op, request in operations:
+        assert isinstance(request, PathWatchRequest)
+        if request.path is None:
+            return ErrorCode.MARSHALLING_ERROR, b""
+        read = get_data if op == Op.GET_DATA else get_children
+        err, body = read(tree, request.path or b"/", identities)
+        if err:
+            parts.append(encode_int(Op.ERROR) + b"\0" + encode_int(err) + encode_int(err))
+        else:
+            parts += (_MULTI_HEADER_OF[op], body)
+    return ErrorCode.OK, b"".join([*parts, _MULTI_END])
+
+
+def who_am_i(identities: Identities) -> Reply:
+    """op whoAmI: the identities of the connection; of scheme digest the user only."""
+    return ErrorCode.OK, encode_vector(
+        identities,
+        lambda identity: (
+            encode_ustring(identity[0])
+            + encode_ustring(shown_user(identity[1]) if identity[0] == b"digest" else identity[1])
+        ),
+    )

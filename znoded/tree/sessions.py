@@ -1,0 +1,92 @@
+"""Sessions: how they begin and end in the replicated state. That one was silent too long is the server's to decide."""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from typing import TYPE_CHECKING
+
+from znoded.jute.errors import ErrorCode
+from znoded.jute.primitives import Reader
+from znoded.tree.delete import remove_node
+from znoded.tree.refusal import Refused
+
+if TYPE_CHECKING:
+    from znoded.tree.tree import Tree
+
+PASSWORD_BYTES = 16
+
+_ID = struct.Struct(">q")
+
+
+class Session:
+    """A session. `attach` grows each time a connection takes it over; `sequence` counts its commands within an attach.
+
+    `timeout_ms` is what was granted when it was created; `password` is the 16 bytes that open it.
+    """
+
+    __slots__ = ("attach", "ephemerals", "id", "password", "sequence", "timeout_ms")
+
+    def __init__(self, id: int, timeout_ms: int, password: bytes, attach: int, sequence: int = 0) -> None:
+        self.id = id
+        self.timeout_ms = timeout_ms
+        self.password = password
+        self.attach = attach
+        self.sequence = sequence
+        #: The paths of its ephemerals; None until it has had one, to keep idle sessions small.
+        self.ephemerals: set[bytes] | None = None
+
+    def own(self, path: bytes) -> None:
+        """It has an ephemeral more."""
+        if self.ephemerals is None:
+            self.ephemerals = set()
+        self.ephemerals.add(path)
+
+    def disown(self, path: bytes) -> None:
+        """One of its ephemerals is gone."""
+        if self.ephemerals is not None:
+            self.ephemerals.discard(path)
+
+
+def session_password(cell_secret: bytes, session_id: int) -> bytes:
+    """The password of a session of this cell: an HMAC of its id under the cell's secret."""
+    return hmac.digest(cell_secret, _ID.pack(session_id), "sha256")[:PASSWORD_BYTES]
+
+
+def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
+    """The internal op createSession. Its id is new; 0 cannot be one, since it stands for no owner."""
+    reader = Reader(record)
+    timeout_ms = reader.int()
+    password = reader.buffer()
+    if session_id == 0 or session_id in tree.sessions:
+        raise Refused(ErrorCode.BAD_ARGUMENTS)
+    if password is None:
+        password = session_password(tree.cell_secret, session_id)
+    tree.sessions[session_id] = Session(session_id, timeout_ms, password, attach)
+    tree.dirty.sessions.add(session_id)
+
+
+def close_session(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
+    """op closeSession, asked for by the client."""
+    _end(tree, session)
+    return b""
+
+
+def expire_session(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
+    """The internal op closeSession. Refused if a connection took the session over since, or another leader did."""
+    term = Reader(record).long()
+    session = tree.sessions.get(session_id)
+    if session is None:
+        raise Refused(ErrorCode.SESSION_EXPIRED)
+    # A connection that has not written anything yet makes `attach` newer than what the tree knows: it was silent, too.
+    if term != tree.term or attach < session.attach:
+        raise Refused(ErrorCode.SESSION_MOVED)
+    _end(tree, session)
+
+
+def _end(tree: Tree, session: Session) -> None:
+    """The session goes, and its ephemerals with it. Sorted, because every member must fire the same events."""
+    for path in sorted(session.ephemerals or ()):
+        remove_node(tree, path)
+    del tree.sessions[session.id]
+    tree.dirty.sessions.add(session.id)

@@ -1,0 +1,151 @@
+"""The tree as tables of keys and values: how the checkpoint sees it.
+
+nodes      path -> the znode as it is stored
+created    path -> int: creations of children ever
+acls       path -> vector of ACL entries; absent for the open ACL
+kinds      path -> long: 0 for a container, the time to live in ms for a TTL node; absent for others
+sessions   id -> int timeout_ms, long attach, long sequence, then the password
+changes    first zxid -> a chunk of recent changes
+meta       zxid, term, cell_secret, changes_floor
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from znoded.jute.primitives import Reader, encode_vector
+from znoded.jute.records import Acl
+from znoded.tree import quota
+from znoded.tree.acl import Acls
+from znoded.tree.changes import RecentChanges
+from znoded.tree.sessions import Session
+from znoded.tree.znode import NO_OWNER_BYTES, OWNER_SLICE, owner_of
+
+if TYPE_CHECKING:
+    from znoded.tree.tree import Tree
+
+NODES, CREATED, ACLS, KINDS = b"nodes", b"created", b"acls", b"kinds"
+SESSIONS, CHANGES, META = b"sessions", b"changes", b"meta"
+
+#: A key and its new value, None if it is deleted.
+Item: TypeAlias = tuple[bytes, bytes | None]
+Changes: TypeAlias = Mapping[bytes, Sequence[Item]]
+#: Gives all of a table, by its name.
+ReadTable: TypeAlias = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
+V = TypeVar("V")
+
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_SESSION = struct.Struct(">iqq")
+
+
+class Dirty:
+    """What changed since the last checkpoint, by key; the values are looked up when they are written."""
+
+    __slots__ = ("acls", "created", "kinds", "nodes", "sessions")
+
+    def __init__(self) -> None:
+        self.nodes: set[bytes] = set()
+        self.created: set[bytes] = set()
+        self.acls: set[bytes] = set()
+        self.kinds: set[bytes] = set()
+        self.sessions: set[int] = set()
+
+
+def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
+    """The new values of everything in `dirty`, the recent changes that are not stored yet, and `meta`."""
+    find = tree.nodes.get
+    return {
+        NODES: [(path, find(path)) for path in dirty.nodes],
+        CREATED: _encoded(dirty.created, tree.created, _INT.pack),
+        ACLS: _encoded(dirty.acls, tree.acls, _encode_acl),
+        KINDS: _encoded(dirty.kinds, tree.kinds, _LONG.pack),
+        SESSIONS: [
+            (_LONG.pack(session_id), _encode_session(tree.sessions.get(session_id))) for session_id in dirty.sessions
+        ],
+        CHANGES: tree.changes.take_dirty(),
+        META: [
+            (b"zxid", _LONG.pack(tree.zxid)),
+            (b"term", _LONG.pack(tree.term)),
+            (b"cell_secret", tree.cell_secret),
+            (b"changes_floor", _LONG.pack(tree.changes.floor_zxid)),
+        ],
+    }
+
+
+def restore_changes(tree: Tree, changes: Changes) -> None:
+    """These were taken but could not be stored: they are dirty again."""
+    dirty = tree.dirty
+    dirty.nodes.update(key for key, _ in changes[NODES])
+    dirty.created.update(key for key, _ in changes[CREATED])
+    dirty.acls.update(key for key, _ in changes[ACLS])
+    dirty.kinds.update(key for key, _ in changes[KINDS])
+    dirty.sessions.update(_LONG.unpack(key)[0] for key, _ in changes[SESSIONS])
+    tree.changes.restore_dirty(key for key, _ in changes[CHANGES])
+
+
+def load(tree: Tree, read_table: ReadTable) -> None:
+    """Replace the state of `tree` by that in the tables. Tables without a root are those of a new cell."""
+    nodes = dict(read_table(NODES))
+    if b"/" not in nodes:
+        return
+    meta = dict(read_table(META))
+    tree.zxid = _LONG.unpack(meta[b"zxid"])[0]
+    tree.term = _LONG.unpack(meta[b"term"])[0]
+    tree.cell_secret = meta[b"cell_secret"]
+    tree.nodes = nodes
+    tree.created = {path: _INT.unpack(value)[0] for path, value in read_table(CREATED)}
+    tree.acls = {path: tree.interned(_decode_acl(value)) for path, value in read_table(ACLS)}
+    tree.kinds = {path: _LONG.unpack(value)[0] for path, value in read_table(KINDS)}
+    tree.sessions = {session.id: session for session in map(_decode_session, read_table(SESSIONS))}
+    tree.changes = RecentChanges()
+    tree.changes.load(read_table(CHANGES), _LONG.unpack(meta[b"changes_floor"])[0])
+    tree.dirty = Dirty()
+    tree.dirty_bytes = 0
+    _find_children_and_owners(tree)
+    tree.quotas = {}
+    quota.find_quotas(tree)
+
+
+def _find_children_and_owners(tree: Tree) -> None:
+    """Both follow from the znodes. This loop sees every one of them, and a start waits for it."""
+    children: dict[bytes, dict[bytes, None]] = {}
+    for path, node in tree.nodes.items():
+        parent = path[: path.rfind(b"/")] or b"/"
+        try:
+            children[parent][path] = None
+        except KeyError:
+            children[parent] = {path: None}
+        if node[OWNER_SLICE] != NO_OWNER_BYTES:
+            session = tree.sessions.get(owner_of(node))
+            if session is not None:
+                session.own(path)
+    del children[b"/"][b"/"]  # the loop took the root for a child of itself
+    tree.children = {parent: paths for parent, paths in children.items() if paths}
+
+
+def _encoded(keys: Iterable[bytes], table: Mapping[bytes, V], encode: Callable[[V], bytes]) -> list[Item]:
+    return [(key, encode(table[key]) if key in table else None) for key in keys]
+
+
+def _encode_acl(acl: Acls) -> bytes:
+    return encode_vector(acl, Acl.encode)
+
+
+def _decode_acl(value: bytes) -> Acls:
+    return tuple(Reader(value).vector(Acl.decode, least_item_bytes=12) or ())
+
+
+def _encode_session(session: Session | None) -> bytes | None:
+    if session is None:
+        return None
+    fields = session.timeout_ms, session.attach, session.sequence
+    return _SESSION.pack(*fields) + session.password
+
+
+def _decode_session(item: tuple[bytes, bytes]) -> Session:
+    key, value = item
+    timeout_ms, attach, sequence = _SESSION.unpack_from(value)
+    return Session(_LONG.unpack(key)[0], timeout_ms, value[_SESSION.size :], attach, sequence)

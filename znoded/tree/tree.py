@@ -1,0 +1,241 @@
+"""The tree: the state that every member of a cell has alike, and the commands that change it.
+
+`Tree.apply` is total and deterministic: whatever the bytes of a command, it returns, and every member that applies the
+same commands under the same options holds the same state, gives the same replies and fires the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import Op, Perm
+from znoded.jute.primitives import JuteError, Reader, encode_buffer
+from znoded.jute.records import Acl, ReconfigRequest
+from znoded.jute.stat import STAT
+from znoded.tree import tables
+from znoded.tree.acl import OPEN_ACL, Acls, Identity, allowed
+from znoded.tree.changes import RecentChanges
+from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD, HEAD_BYTES, NEW_TERM, IdentityCache
+from znoded.tree.create import create, create2, create_container, create_ttl
+from znoded.tree.delete import delete
+from znoded.tree.multi import Undo, multi
+from znoded.tree.options import TreeOptions
+from znoded.tree.paths import parent_of
+from znoded.tree.quota import Limits
+from znoded.tree.refusal import Refused
+from znoded.tree.sessions import Session, close_session, create_session, expire_session
+from znoded.tree.set_acl import set_acl
+from znoded.tree.set_data import set_data
+from znoded.tree.sweep import delete_container
+
+__all__ = ["Event", "Tree", "TreeOptions"]
+
+#: An event type, the path, and the ACL that a watcher needs READ by (None: the open one).
+Event: TypeAlias = tuple[int, bytes, Acls | None]
+#: Session id, attach, sequence, error code, reply record (empty if there was an error).
+Applied: TypeAlias = tuple[int, int, int, int, bytes]
+
+_INTERNED_ACLS = 4096
+_READ_ONLY_ACL: Acls = (Acl(int(Perm.READ), b"world", b"anyone"),)
+
+
+class Tree:
+    """znodes, sessions, ACLs and quotas. Paths are bytes; the root is b"/"."""
+
+    def __init__(self, options: TreeOptions = TreeOptions()) -> None:
+        self.options = options
+        #: Path -> the znode, in the form that getData answers.
+        self.nodes: dict[bytes, bytes] = {}
+        #: Path -> the full paths of its children; no entry for those without.
+        self.children: dict[bytes, dict[bytes, None]] = {}
+        #: Path -> how many children were ever created, which numbers sequential ones; no entry for none.
+        self.created: dict[bytes, int] = {}
+        #: Path -> its ACL; no entry for the open one.
+        self.acls: dict[bytes, Acls] = {}
+        #: Path -> 0 for a container, the time to live in ms for a TTL node; no entry for others.
+        self.kinds: dict[bytes, int] = {}
+        #: Path -> the limits of the quota on it.
+        self.quotas: dict[bytes, Limits] = {}
+        self.sessions: dict[int, Session] = {}
+        self.changes = RecentChanges()
+        #: The events of what was applied, in firing order; whoever delivers them clears the list.
+        self.events: list[Event] = []
+        #: The zxid of the last command applied.
+        self.zxid = 0
+        self.term = 0
+        self.cell_secret = b""
+        self.dirty = tables.Dirty()
+        #: The bytes of the commands applied since the last checkpoint, which is about what it will write.
+        self.dirty_bytes = 0
+        #: What a multi under way has to put back if it fails.
+        self.undo: Undo | None = None
+        self._identities = IdentityCache()
+        self._interned_acls: dict[Acls, Acls] = {}
+        self._make_reserved_nodes()
+
+    def _make_reserved_nodes(self) -> None:
+        """The znodes of a new server. No command created them, so their parents did not count them (protocol facts 4)."""
+        for path, aversion, children in (
+            (b"/", 0, (b"/zookeeper",)),
+            (b"/zookeeper", 0, (b"/zookeeper/config", b"/zookeeper/quota")),
+            (b"/zookeeper/config", -1, ()),
+            (b"/zookeeper/quota", 0, ()),
+        ):
+            count = len(children)
+            self.nodes[path] = encode_buffer(b"") + STAT.pack(0, 0, 0, 0, 0, -count, aversion, 0, 0, count, 0)
+            if children:
+                self.children[path] = dict.fromkeys(children)
+        self.acls[b"/zookeeper/config"] = _READ_ONLY_ACL
+        self.dirty.nodes.update(self.nodes)
+        self.dirty.acls.update(self.acls)
+
+    # ---- commands
+
+    def apply(self, zxid: int, command: bytes) -> Applied:
+        """Carry out one command. Its events are appended to `events`, and its changes to `changes`."""
+        self.zxid = zxid
+        self.dirty_bytes += len(command)
+        if len(command) < HEAD_BYTES:
+            return 0, 0, 0, ErrorCode.MARSHALLING_ERROR, b""
+        time_ms, session_id, attach, sequence, op, identities_bytes = HEAD.unpack_from(command)
+        record_at = HEAD_BYTES + identities_bytes
+        if not HEAD_BYTES <= record_at <= len(command):
+            return session_id, attach, sequence, ErrorCode.MARSHALLING_ERROR, b""
+        try:
+            act = CLIENT_OPS.get(op)
+            if act is None or sequence == EXPIRY_SEQUENCE:
+                INTERNAL_OPS.get(op, _unknown)(self, session_id, attach, command[record_at:])
+                return session_id, attach, sequence, 0, b""
+            session = self._admit(session_id, attach, sequence)
+            body = act(self, time_ms, session, command[HEAD_BYTES:record_at], command[record_at:])
+        except Refused as refused:
+            return session_id, attach, sequence, refused.err, b""
+        except JuteError:
+            return session_id, attach, sequence, ErrorCode.MARSHALLING_ERROR, b""
+        return session_id, attach, sequence, 0, body
+
+    def _admit(self, session_id: int, attach: int, sequence: int) -> Session:
+        """The session of a command that is the next in its session's order. Raises Refused for any other."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise Refused(ErrorCode.SESSION_EXPIRED)
+        if attach != session.attach:
+            if attach < session.attach:
+                raise Refused(ErrorCode.SESSION_MOVED)
+            session.attach = attach
+            session.sequence = 0
+            self.dirty.sessions.add(session_id)
+        if sequence != session.sequence + 1:
+            raise Refused(ErrorCode.SESSION_MOVED)
+        session.sequence = sequence
+        self.dirty.sessions.add(session_id)
+        return session
+
+    # ---- rights
+
+    def identities(self, encoded: bytes) -> tuple[Identity, ...]:
+        """The identities that a command carries. Raises JuteError."""
+        return self._identities.decode(encoded)
+
+    def require(self, perm: int, path: bytes, identities: bytes) -> None:
+        """Refuse who lacks the right `perm` on a znode."""
+        acl = self.acls.get(path)
+        if acl is not None and not allowed(acl, perm, self._identities.decode(identities)):
+            raise Refused(ErrorCode.NO_AUTH)
+
+    def stored_acl(self, acl: Acls) -> Acls | None:
+        """What is kept of an ACL: nothing of the open one, and one copy of each other."""
+        return None if acl == OPEN_ACL else self.interned(acl)
+
+    def interned(self, acl: Acls) -> Acls:
+        """The one copy of an ACL."""
+        if len(self._interned_acls) >= _INTERNED_ACLS:
+            self._interned_acls.clear()
+        return self._interned_acls.setdefault(acl, acl)
+
+    # ---- small changes of the state, which the operations are made of
+
+    def replace(self, path: bytes, node: bytes) -> None:
+        """Put other bytes in the place of a znode's."""
+        if self.undo is not None:
+            self.undo.remember(self, path)
+        self.nodes[path] = node
+        self.dirty.nodes.add(path)
+
+    def link(self, path: bytes, owner: int) -> None:
+        """A znode is its parent's child, and its owner's ephemeral if it has one."""
+        self.children.setdefault(parent_of(path), {})[path] = None
+        session = self.sessions.get(owner)
+        if session is not None:
+            session.own(path)
+
+    def unlink(self, path: bytes, owner: int) -> None:
+        """The opposite of `link`."""
+        parent = parent_of(path)
+        siblings = self.children[parent]
+        del siblings[path]
+        if not siblings:
+            del self.children[parent]
+        session = self.sessions.get(owner)
+        if session is not None:
+            session.disown(path)
+
+    # ---- the checkpoint
+
+    def take_changes(self) -> dict[bytes, list[tables.Item]]:
+        """Everything that changed since the last time, by table (see `tables`); a value of None is a deletion."""
+        dirty, self.dirty = self.dirty, tables.Dirty()
+        self.dirty_bytes = 0
+        return tables.take_changes(self, dirty)
+
+    def restore_changes(self, changes: tables.Changes) -> None:
+        """What was taken could not be stored: it belongs to the next checkpoint, with the values it has by then."""
+        tables.restore_changes(self, changes)
+
+    def load(self, read_table: tables.ReadTable) -> None:
+        """Take over the state of a checkpoint."""
+        tables.load(self, read_table)
+
+
+def _reconfig(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
+    """op reconfig, for which there has to be more than one member."""
+    ReconfigRequest.decode(Reader(record))
+    raise Refused(ErrorCode.UNIMPLEMENTED if tree.options.reconfig else ErrorCode.RECONFIG_DISABLED)
+
+
+def _new_term(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
+    reader = Reader(record)
+    term, cell_secret = reader.long(), reader.buffer()
+    tree.term = term
+    tree.cell_secret = tree.cell_secret or cell_secret or b""
+
+
+def _unknown(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
+    raise Refused(ErrorCode.UNIMPLEMENTED)
+
+
+#: Takes the tree, the time in ms, the session, the identities and the record, both encoded; gives the reply record.
+ClientOp: TypeAlias = Callable[[Tree, int, Session, bytes, bytes], bytes]
+CLIENT_OPS: Final[Mapping[int, ClientOp]] = {
+    Op.CREATE: create,
+    Op.DELETE: delete,
+    Op.SET_DATA: set_data,
+    Op.SET_ACL: set_acl,
+    Op.MULTI: multi,
+    Op.CREATE2: create2,
+    Op.RECONFIG: _reconfig,
+    Op.CREATE_CONTAINER: create_container,
+    Op.CREATE_TTL: create_ttl,
+    Op.CLOSE_SESSION: close_session,
+}
+
+#: Takes the tree, the session id, the attach and the record.
+InternalOp: TypeAlias = Callable[[Tree, int, int, bytes], None]
+INTERNAL_OPS: Final[Mapping[int, InternalOp]] = {
+    Op.CREATE_SESSION: create_session,
+    Op.CLOSE_SESSION: expire_session,
+    Op.DELETE_CONTAINER: delete_container,
+    NEW_TERM: _new_term,
+}
