@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from znoded.zab_raft.errors import DiskFull
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.segment import (
-    ENTRY_BYTES,
     HEADER_BYTES,
     PREFIX_BYTES,
-    RECORD_BYTES,
     HardState,
     Header,
     encode_payload,
@@ -55,17 +53,13 @@ class Log:
         self._files = files
         self._spare_path = os.path.join(path, "spare")
         self._spare: int | None = None
+        self._spare_bytes = 0
         self._descriptor = -1
         self._header: Header
         self._offset = 0
         self._size_bytes = 0
         self._last_index = 0
         self._sealed: list[tuple[str, int]] = []
-
-    @property
-    def command_bytes_limit(self) -> int:
-        """The longest command that fits."""
-        return self._segment_bytes - HEADER_BYTES - RECORD_BYTES - ENTRY_BYTES
 
     @property
     def has_spare(self) -> bool:
@@ -82,12 +76,11 @@ class Log:
         Raises `DiskFull` when there is no room.
         """
         tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
-        size_bytes = self._segment_bytes + tail_bytes
-        descriptor = self._allocate(size_bytes)
+        self._make_spare(self._segment_bytes + tail_bytes)
         self._last_index = last_index
         base_bytes = HEADER_BYTES + tail_bytes
         header = Header(sequence, self._new_salt(), first_index, hard_state, base_bytes)
-        self._install(descriptor, size_bytes, header, tail)
+        self._install(header, tail)
         for name in sorted(os.listdir(self._path)):
             number = sequence_of(name)
             if number is not None and number < sequence:
@@ -107,8 +100,7 @@ class Log:
 
     def prepare(self) -> None:
         """Allocate the next segment. Raises `DiskFull` when there is no room for it."""
-        if self._spare is None:
-            self._spare = self._allocate(self._segment_bytes)
+        self._make_spare(self._segment_bytes)
 
     def forget(self, index: int) -> None:
         """Remove the segments whose entries all lie at or before `index`; the one being filled stays."""
@@ -123,41 +115,50 @@ class Log:
             self._files.close(self._spare)
 
     def _rotate(self, batch: Batch) -> None:
-        self.prepare()
-        assert self._spare is not None
+        self._make_spare(max(self._segment_bytes, HEADER_BYTES + PREFIX_BYTES + len(batch.payload)))
         sequence = self._header.sequence + 1
         header = Header(sequence, self._new_salt(), batch.first_index, batch.hard_state, base_bytes=0)
         self._sealed.append((self._segment_path(self._header.sequence), self._last_index))
         self._files.close(self._descriptor)
-        self._install(self._spare, self._segment_bytes, header, ())
-        self._spare = None
+        self._install(header, ())
 
-    def _install(self, descriptor: int, size_bytes: int, header: Header, payloads: Sequence[bytes]) -> None:
+    def _install(self, header: Header, payloads: Sequence[bytes]) -> None:
         """Make the spare file the segment that is filled next; it gets its name once all of this is durable."""
+        assert self._spare is not None
         content = [header.encode()]
         for payload in payloads:
             content += record_prefix(header.salt, payload), payload
         whole = b"".join(content)
-        self._files.write(descriptor, 0, [whole])
-        self._files.sync(descriptor)
+        self._files.write(self._spare, 0, [whole])
+        self._files.sync(self._spare)
         self._files.rename(self._spare_path, self._segment_path(header.sequence))
         self._files.sync_directory(self._path)
-        self._descriptor, self._size_bytes, self._header, self._offset = descriptor, size_bytes, header, len(whole)
+        self._descriptor, self._size_bytes = self._spare, self._spare_bytes
+        self._spare = None
+        self._header, self._offset = header, len(whole)
 
-    def _allocate(self, size_bytes: int) -> int:
+    def _make_spare(self, size_bytes: int) -> None:
+        if self._spare is not None:
+            if self._spare_bytes >= size_bytes:
+                return
+            self._files.close(self._spare)
+            self._spare = None
         try:
-            descriptor = self._files.create(self._spare_path)
-            try:
-                self._files.allocate(descriptor, size_bytes)
-                self._files.sync(descriptor)
-            except OSError:
-                # Give back what was reserved: the checkpoint may need it more.
-                self._files.close(descriptor)
-                self._files.remove(self._spare_path)
-                raise
+            self._spare, self._spare_bytes = self._allocate(size_bytes), size_bytes
         except OSError as error:
             if error.errno in DISK_FULL:
                 raise DiskFull(f"{self._path} has no room for a log segment of {size_bytes} bytes") from error
+            raise
+
+    def _allocate(self, size_bytes: int) -> int:
+        descriptor = self._files.create(self._spare_path)
+        try:
+            self._files.allocate(descriptor, size_bytes)
+            self._files.sync(descriptor)
+        except OSError:
+            # Give back what was reserved: the checkpoint may need it more.
+            self._files.close(descriptor)
+            self._files.remove(self._spare_path)
             raise
         return descriptor
 

@@ -152,11 +152,6 @@ class Replica:
             self._reactor.callLater(0, self._flush)
         return True
 
-    @property
-    def command_bytes_limit(self) -> int:
-        """The longest command that may be proposed."""
-        return self._log.command_bytes_limit
-
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
         """Take no more commands; finish those taken, store a last checkpoint, close everything."""
@@ -188,13 +183,13 @@ class Replica:
         self.last_index = self.applied_index = recovery.last_index
         self._applied_term = recovery.last_term
         self._first_index_of_term = self.last_index + 1
-        self._log = Log(directory.log_path, self._options.segment_bytes, self._files)
-        self._log.begin(
+        log = Log(directory.log_path, self._options.segment_bytes, self._files)
+        log.begin(
             recovery.sequence + 1, self._hard_state(), recovery.first_index, recovery.last_index, recovery.payloads
         )
         directory.set_initialised()
         self._log_thread = LogThread(
-            self._log, self._reactor.callFromThread, self._synced, self._room_changed, self._log_failed
+            log, self._reactor.callFromThread, self._synced, self._room_changed, self._log_failed
         )
 
     def _hard_state(self) -> HardState:

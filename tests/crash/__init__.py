@@ -1,0 +1,1 @@
+"""What is acknowledged stays: cut, damage, fill and kill, then start again."""

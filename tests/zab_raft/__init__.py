@@ -1,0 +1,1 @@
+"""Tests of the log, the checkpoint and the replica."""

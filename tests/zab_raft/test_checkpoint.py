@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from znoded.zab_raft import checkpoint as checkpoint_module
+from znoded.zab_raft import increment as increment_module
+from znoded.zab_raft.checkpoint import Checkpoint
+from znoded.zab_raft.errors import CheckpointDamaged, CheckpointFailed
+from znoded.zab_raft.increment import IncrementReader, Portion, portions, write_increment
+from znoded.zab_raft.files import Files
+
+
+def table(store: Checkpoint, name: bytes) -> dict[bytes, bytes]:
+    with store.reading() as read:
+        return dict(read(name))
+
+
+@pytest.fixture
+def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a few changes be many transactions."""
+    monkeypatch.setattr(increment_module, "PORTION_ITEMS", 2)
+    monkeypatch.setattr(checkpoint_module, "TRANSACTION_ITEMS", 4)
+
+
+def test_new_checkpoint_is_empty(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path))
+    assert (store.index, store.term) == (0, 0)
+    assert table(store, b"nodes") == {}
+
+
+def test_changes_and_position_come_back_after_a_restart(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path))
+    store.write({b"nodes": [(b"/b", b"2"), (b"/a", b"1"), (b"/c", b"")], b"meta": [(b"zxid", b"7")]}, 7, 2)
+    store.close()
+    store = Checkpoint(str(tmp_path))
+    assert (store.index, store.term) == (7, 2)
+    assert table(store, b"nodes") == {b"/a": b"1", b"/b": b"2", b"/c": b""}
+    assert table(store, b"meta") == {b"zxid": b"7"}
+
+
+def test_later_increment_replaces_and_deletes(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path))
+    store.write({b"nodes": [(b"/a", b"1"), (b"/b", b"2")]}, 2, 1)
+    store.write({b"nodes": [(b"/a", None), (b"/b", b"3"), (b"/never", None)]}, 5, 1)
+    assert table(store, b"nodes") == {b"/b": b"3"}
+    assert (store.index, store.term) == (5, 1)
+
+
+@pytest.mark.parametrize("key_bytes", [499, 500, 501, 511, 512, 5000])
+def test_keys_longer_than_lmdb_takes_are_kept(tmp_path: Path, key_bytes: int) -> None:
+    store = Checkpoint(str(tmp_path))
+    key = b"/" + b"k" * (key_bytes - 1)
+    store.write({b"nodes": [(key, b"1"), (key + b"x", b"2"), (b"/short", b"3")]}, 1, 1)
+    store.write({b"nodes": [(key, b"4"), (key + b"x", None)]}, 2, 1)
+    store.close()
+    assert table(Checkpoint(str(tmp_path)), b"nodes") == {key: b"4", b"/short": b"3"}
+
+
+def test_map_grows_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_module, "FIRST_MAP_BYTES", 1 << 16)
+    store = Checkpoint(str(tmp_path))
+    for index in range(1, 11):
+        store.write({b"nodes": [(b"%d/%d" % (index, number), bytes(1000)) for number in range(100)]}, index, 1)
+    store.close()
+    assert len(table(Checkpoint(str(tmp_path)), b"nodes")) == 1000
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_increment_of_many_transactions_counts_as_one(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path))
+    changes = {b"nodes": [(b"/%d" % number, b"1") for number in range(50)], b"kinds": [(b"/1", b"2"), (b"/2", None)]}
+    store.write(changes, 9, 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.mdb", "lock.mdb"]
+    store.close()
+    store = Checkpoint(str(tmp_path))
+    assert (store.index, len(table(store, b"nodes")), table(store, b"kinds")) == (9, 50, {b"/1": b"2"})
+
+
+@pytest.mark.usefixtures("small_transactions")
+@pytest.mark.parametrize("commits", range(14))
+def test_increment_that_was_cut_short_is_finished_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    store = Checkpoint(str(tmp_path))
+    store.write({b"nodes": [(b"/%02d" % number, b"1") for number in range(0, 50, 2)]}, 9, 1)
+    commit = store._commit
+    left = commits
+
+    def failing_commit(group: list[Portion], position: tuple[int, int] | None) -> None:
+        nonlocal left
+        if left == 0:
+            raise lmdb.Error("mdb_txn_commit: Input/output error")
+        left -= 1
+        commit(group, position)
+
+    monkeypatch.setattr(store, "_commit", failing_commit)
+    changes = {b"nodes": [(b"/%02d" % number, b"2" if number % 3 else None) for number in range(50)]}
+    with pytest.raises(CheckpointFailed, match="Input/output error"):
+        store.write(changes, 30, 4)
+    assert (store.index, store.term) == (9, 1)
+    store = Checkpoint(str(tmp_path))
+    assert (store.index, store.term) == (30, 4)
+    assert table(store, b"nodes") == {b"/%02d" % number: b"2" for number in range(50) if number % 3}
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_increment_after_a_failed_one_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Checkpoint(str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_apply_increment", lambda *_: store._environment.begin(write=True).put(b"", b""))
+        with pytest.raises(CheckpointFailed):
+            store.write({b"nodes": [(b"/%d" % number, b"1") for number in range(50)]}, 5, 1)
+    # Smaller than one transaction, but the half-applied one is beneath it.
+    store.write({b"nodes": [(b"/1", b"2")]}, 6, 1)
+    assert not (tmp_path / "increment").exists()
+    assert (store.index, table(store, b"nodes")) == (6, {b"/1": b"2"})
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_damaged_increment_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_increment(Files(), str(tmp_path / "increment"), portions({b"nodes": [(b"/a", b"1")]}), 1, 1)
+    content = bytearray((tmp_path / "increment").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "increment").write_bytes(content)
+    with pytest.raises(CheckpointDamaged, match="increment is not valid"):
+        Checkpoint(str(tmp_path))
+
+
+def test_increment_file_comes_back_as_it_was(tmp_path: Path) -> None:
+    parts = [Portion(b"nodes", [(b"/a", b"1"), (b"/b", None), (b"/c", b"")], 5), Portion(b"kinds", [(b"/a", b"x")], 3)]
+    write_increment(Files(), str(tmp_path / "increment"), parts, 12, 3)
+    reader = IncrementReader(str(tmp_path / "increment"))
+    assert (reader.index, reader.term) == (12, 3)
+    assert [(portion.table, portion.items) for portion in reader.portions()] == [(part.table, part.items) for part in parts]
+
+
+def test_portions_are_sorted_and_small() -> None:
+    items = [(b"%06d" % (number * 7919 % 5000), bytes(100)) for number in range(5000)]
+    parts = list(portions({b"nodes": items}))
+    assert [item for part in parts for item in part.items] == sorted(items)
+    assert max(len(part.items) for part in parts) == increment_module.PORTION_ITEMS
+    big = list(portions({b"nodes": [(b"%d" % number, bytes(1 << 20)) for number in range(5)]}))
+    assert [len(part.items) for part in big] == [1] * 5
+
+
+def test_failure_of_lmdb_leaves_the_last_increment_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Checkpoint(str(tmp_path))
+    store.write({b"nodes": [(b"/a", b"1")]}, 1, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "_put", lambda transaction, table, items: transaction.put(b"", b""))
+        with pytest.raises(CheckpointFailed, match=str(tmp_path)):
+            store.write({b"nodes": [(b"/a", b"2")]}, 2, 1)
+    assert store.index == 1
+    store.write({b"nodes": [(b"/a", b"2")]}, 2, 1)
+    assert table(store, b"nodes") == {b"/a": b"2"}
+
+
+def test_foreign_file_in_place_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"no lmdb" * 1000)
+    with pytest.raises(CheckpointFailed, match="cannot be opened"):
+        Checkpoint(str(tmp_path))
+
+
+def test_backup_is_a_checkpoint(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path / "state"))
+    store.write({b"nodes": [(b"/a", b"1")]}, 4, 2)
+    store.backup(str(tmp_path / "backup"))
+    store.write({b"nodes": [(b"/a", b"2")]}, 5, 2)
+    copy = Checkpoint(str(tmp_path / "backup"))
+    assert (copy.index, table(copy, b"nodes")) == (4, {b"/a": b"1"})
