@@ -13,11 +13,10 @@ from twisted.python import usage
 from twisted.python.failure import Failure
 
 from znoded.admin.site import admin_site
-from znoded.config import EVERY_WORD, Config, ConfigError, load_toml, load_zoo_cfg, parse
+from znoded.config import Config, ConfigError, load_toml, load_zoo_cfg, parse
 from znoded.exit import exit_in_failure
 from znoded.garbage_collection import GarbageCollection
 from znoded.server.member import Member
-from znoded.server.words import Words
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IListeningPort
@@ -111,8 +110,7 @@ class MemberService(Service):
         """Health first, so that a long recovery can be watched; then the member."""
         if self._config.admin.listen:
             endpoint = serverFromString(self._reactor, self._config.admin.listen)
-            words = Words(self._member, [EVERY_WORD])
-            self._admin_port = await endpoint.listen(admin_site(words, self._garbage))
+            self._admin_port = await endpoint.listen(admin_site(self._member.words, self._garbage))
         await self._member.start()
         self._garbage.freeze()
 

@@ -30,7 +30,7 @@ class CannedWords:
     def __init__(self) -> None:
         self.serving = True
 
-    def answer(self, word: bytes, argument: bytes) -> bytes:
+    def render(self, word: bytes) -> bytes:
         if not self.serving:
             return b"null" if word == b"isro" else b"This ZooKeeper instance is not currently serving requests\n"
         return {

@@ -6,21 +6,21 @@ from typing import Protocol
 
 
 class WordSource(Protocol):
-    """Answers four-letter words; the server's `Words`, allowed all of them, is one."""
+    """Answers four-letter words, whatever clients are allowed to ask; the server's `Words` is one."""
 
-    def answer(self, word: bytes, argument: bytes) -> bytes:
-        """The answer to `word`; `argument` is empty for all but `stmk`."""
+    def render(self, word: bytes) -> bytes:
+        """The answer to `word`."""
         ...
 
 
 def is_serving(words: WordSource) -> bool:
     """Whether clients are answered."""
-    return words.answer(b"isro", b"") == b"rw"
+    return words.render(b"isro") == b"rw"
 
 
 def lines_of(words: WordSource, word: str) -> list[str]:
     """The lines of the answer to `word` that are not empty."""
-    text = words.answer(word.encode(), b"").decode(errors="replace")
+    text = words.render(word.encode()).decode(errors="replace")
     return [line for line in text.splitlines() if line]
 
 
