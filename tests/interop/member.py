@@ -1,0 +1,61 @@
+"""The one member that the client programs work on: every feature on, sweeps and session timeouts quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.interop.kazoo_suite.certificates import make_certificates
+from tests.server_process import ServerProcess, free_port
+
+SUPER_PASSWORD = "test"
+
+# The digest is that of super:test.
+CONFIGURATION = """\
+tick_ms = 500
+[client.tls]
+listen = ["tcp:{secure_port}:interface=127.0.0.1"]
+certificate = "{certificates.server_certificate}"
+private_key = "{certificates.server_key}"
+client_ca = "{certificates.ca_certificate}"
+[auth]
+super_digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+[auth.sasl_users]
+super = "super_password"
+jaasuser = "jaas_password"
+[limits]
+connections_per_address = 0
+[tree]
+sweep_interval_ms = 500
+[words]
+allow = ["*"]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A serving member: its plain and its TLS address as host:port, and a folder with what its TLS clients need.
+
+    The folder holds `client.pem` (key, then certificate), `ca.pem`, and in `client.subject` the client's name.
+    """
+
+    address: str
+    secure_address: str
+    certificates: Path
+
+
+@contextmanager
+def member(directory: Path) -> Iterator[Member]:
+    """Start a member in `directory`, which exists, and end it with the block."""
+    certificates = make_certificates(directory)
+    (directory / "client.pem").write_bytes(
+        certificates.client_key.read_bytes() + certificates.client_certificate.read_bytes()
+    )
+    (directory / "ca.pem").write_bytes(certificates.ca_certificate.read_bytes())
+    (directory / "client.subject").write_text("CN=client")
+    secure_port = free_port()
+    toml = CONFIGURATION.format(certificates=certificates, secure_port=secure_port)
+    with ServerProcess(directory, toml) as server:
+        yield Member(server.address, f"127.0.0.1:{secure_port}", directory)
