@@ -12,13 +12,18 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """Counts the connections of a member. Those that have not asked for a session yet wait in the lobby, for a limited time."""
+    """Counts the connections of a member.
+
+    Those that have not asked for a session yet wait in the lobby, for a limited time.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._connections: dict[ClientConnection, None] = {}
         self._lobby: dict[ClientConnection, None] = {}  # oldest first
         self._count_of: dict[str, int] = {}
+        self.rejected = 0
+        self.overstayed_count = 0
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -28,15 +33,22 @@ class Admission:
 
     def enter(self, connection: ClientConnection) -> str | None:
         """Let a connection in. Returns why not, if it may not."""
+        refusal = self._refusal(connection)
+        if refusal is not None:
+            self.rejected += 1
+            return refusal
+        self._count_of[connection.host] = self._count_of.get(connection.host, 0) + 1
+        self._connections[connection] = None
+        self._lobby[connection] = None
+        return None
+
+    def _refusal(self, connection: ClientConnection) -> str | None:
         limits = self._limits
         count = self._count_of.get(connection.host, 0)
         if limits.connections_per_address and count >= limits.connections_per_address:
             return f"{count} connections of its address are open already (limits.connections_per_address)"
         if limits.connections and len(self._connections) >= limits.connections:
             return f"{len(self._connections)} connections are open already (limits.connections)"
-        self._count_of[connection.host] = count + 1
-        self._connections[connection] = None
-        self._lobby[connection] = None
         return None
 
     def leave_lobby(self, connection: ClientConnection) -> None:
@@ -60,4 +72,5 @@ class Admission:
             if now_ms - connection.accepted_ms < self._limits.handshake_timeout_ms:
                 break
             waiting.append(connection)
+        self.overstayed_count += len(waiting)
         return waiting

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hmac
-
-from functools import lru_cache
 import secrets
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from znoded.config import AuthConfig
-from znoded.jute.primitives import encode_ustring, encode_vector
 from znoded.jute.records import AuthRequest
 from znoded.server.sasl import DigestMd5Server
 from znoded.tree.acl import SUPER, Identity, digest_id
+from znoded.tree.proposals import encode_identities
 
 if TYPE_CHECKING:
     from znoded.server.connection import ClientConnection
@@ -45,15 +44,18 @@ def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[I
 
 @lru_cache(maxsize=4096)
 def with_identities(held: tuple[Identity, ...], gained: tuple[Identity, ...]) -> tuple[tuple[Identity, ...], bytes]:
-    """The identities after `gained` came to `held`, and their record as commands carry it. Cached: most clients are alike."""
+    """The identities after `gained` came to `held`, and their record as commands carry it.
+
+    Cached: most clients are alike.
+    """
     identities = held + tuple(identity for identity in gained if identity not in held)
-    return identities, encode_vector(identities, lambda identity: encode_ustring(identity[0]) + encode_ustring(identity[1]))
+    return identities, encode_identities(identities)
 
 
 def sasl_step(connection: ClientConnection, token: bytes, config: AuthConfig) -> bytes | None:
-    """One step of SASL DIGEST-MD5 (protocol facts 13): the server's token, None where SASL is not configured. Raises SaslFailure.
+    """One step of SASL DIGEST-MD5 (protocol facts 13): the server's token, or None where SASL is not configured.
 
-    After the last step the connection has the user's identity; the user named super is the superuser.
+    Raises SaslFailure. After the last step the connection has the user's identity; the user named super is the superuser.
     """
     if not config.sasl_users:
         return None

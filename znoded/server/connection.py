@@ -3,8 +3,8 @@
     NEW ── connect request ──> OPENING ── session ready ──> OPEN ── close, expiry, takeover ──> ENDED
      └── four-letter word ──────────────────────────────────────────────────────────────────────^
 
-What a request means is the pipeline's affair. Here lie the framing of partial input and the back-pressure: a client that does not
-read is not read from, and costs a bounded amount of memory.
+What a request means is the pipeline's affair. Here lie the framing of partial input and the back-pressure: a client
+that does not read is not read from, and costs a bounded amount of memory.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from zope.interface import implementer
 
 from znoded.server.auth import with_identities
 from znoded.server.sender import Sender, sender_for
+from znoded.server.stats import RequestStats
 from znoded.server.tls import subject_rfc2253
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from znoded.server.sessions import LiveSession
     from znoded.tree.acl import Identity
 
-    #: A request that waits for its turn: its xid, who answers it, its record. A write that is in the log has no one to answer it
-    #: yet, and the time it was received in place of a record.
+    #: A request that waits for its turn: its xid, who answers it, its record. A write that is in the log has no one to
+    #: answer it yet, and the time it was received in place of a record.
     Waiting = tuple[int, Callable[["ClientConnection", int, bytes], None] | None, Any]
 
 #: Input is parsed until this much output has been made; then it is sent before more is parsed.
@@ -52,9 +53,8 @@ class ClientConnection(Protocol):
 
     __slots__ = (
         "_chunks", "_have_bytes", "_need_bytes", "_reading", "_sender", "accepted_ms", "attach", "host", "identities",
-        "identities_record", "last_latency_ms", "last_op", "last_xid", "last_zxid", "live", "max_latency_ms", "member", "out",
-        "out_bytes", "packets_received", "packets_sent", "pending", "port", "read_only_byte", "sasl", "sequence",
-        "session_id", "state", "touched",
+        "identities_record", "last_latency_ms", "last_op", "last_xid", "last_zxid", "live", "member", "out", "out_bytes",
+        "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats", "touched",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
@@ -78,13 +78,11 @@ class ClientConnection(Protocol):
         self._have_bytes = 0
         self._need_bytes = 0
         self._reading = True
-        self.packets_received = 0
-        self.packets_sent = 0
+        self.stats = RequestStats()
         self.last_op = 0
         self.last_xid = -1
         self.last_zxid = 0
         self.last_latency_ms = 0.0
-        self.max_latency_ms = 0.0
 
     # ---- life
 
@@ -106,7 +104,7 @@ class ClientConnection(Protocol):
         if certificate is not None:
             self.add_identities(((b"x509", subject_rfc2253(certificate.to_cryptography())),))
 
-    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:
         self.state = State.ENDED
         self._chunks.clear()
         self.out.clear()
@@ -133,7 +131,8 @@ class ClientConnection(Protocol):
     # ---- in
 
     def dataReceived(self, data: bytes) -> None:
-        # Parts of a frame are kept apart until it is whole: joining at each segment would cost the square of the frame's size.
+        # Parts of a frame are kept apart until it is whole: joining at each segment would cost the square of the
+        # frame's size.
         if self._chunks:
             self._chunks.append(data)
             self._have_bytes += len(data)
@@ -206,8 +205,9 @@ class ClientConnection(Protocol):
             self._sender.send(data)
 
     def _take_slice(self) -> bytes:
-        size_bytes = 0
-        for count, frame in enumerate(self.out, 1):
+        count = size_bytes = 0
+        for frame in self.out:
+            count += 1
             size_bytes += len(frame)
             if size_bytes >= OUTPUT_SLICE_BYTES:
                 break
@@ -225,7 +225,7 @@ class ClientConnection(Protocol):
         """Queue a frame for the next flush."""
         self.out.append(frame)
         self.out_bytes += len(frame)
-        self.packets_sent += 1
+        self.stats.packets_sent += 1
 
     def notify(self, frame: bytes) -> None:
         """Queue a watch notification behind what was answered so far."""

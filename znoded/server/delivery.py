@@ -1,7 +1,7 @@
 """What becomes of committed commands: apply each to the tree, answer its client, tell the watchers.
 
-Notifications of a change are queued before the reply of the write that caused it, and before any reply that could show the new
-state; each connection touched by a batch is flushed once, at its end.
+Notifications of a change are queued before the reply of the write that caused it, and before any reply that could show
+the new state; each connection touched by a batch is flushed once, at its end.
 """
 
 from __future__ import annotations
@@ -10,25 +10,17 @@ import struct
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
-from znoded.jute.ops import NOTIFICATION_XID, Op, Perm
+from znoded.jute.ops import Op, Perm
 from znoded.server.connection import ClientConnection, State
+from znoded.server.frames import notification_frame
 from znoded.tree.acl import allowed
-from znoded.tree.commands import HEAD
+from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
-#: Frame length, then the header (xid, zxid, error), event type, keeper state, path length; the path follows.
-NOTIFICATION = struct.Struct(">iiqiiii")
-SYNC_CONNECTED = 3
-#: The first byte of a command's op: set for the internal ones, which are negative.
+#: Where the op of a command begins: its first byte is 0xFF for the internal ones, which are negative.
 OP_OFFSET = struct.calcsize(">qqqq")
-
-
-def notification_frame(zxid: int, event_type: int, path: bytes) -> bytes:
-    """A whole watch notification. `zxid` is that of the change, or -1 for a change made before the watch was set again."""
-    head = NOTIFICATION.pack(28 + len(path), NOTIFICATION_XID, zxid, 0, event_type, SYNC_CONNECTED, len(path))
-    return head + path
 
 
 class Delivery:
@@ -47,11 +39,11 @@ class Delivery:
         find = member.sessions.get
         write_applied = member.pipeline.write_applied
         for zxid, command in enumerate(commands, first_zxid):
-            session_id, attach, _, error, body = apply(zxid, command)
+            session_id, attach, sequence, error, body = apply(zxid, command)
             if events:
                 self._notify(zxid)
             if command[OP_OFFSET] == 0xFF:
-                self._session_changed(command, session_id, attach, error)
+                self._session_changed(command, session_id, attach, sequence, error)
                 continue
             live = find(session_id)
             if live is None or live.attach != attach:
@@ -100,27 +92,27 @@ class Delivery:
                     self.flush_later(watcher)
         tree.events.clear()
 
-    def _session_changed(self, command: bytes, session_id: int, attach: int, error: int) -> None:
+    def _session_changed(self, command: bytes, session_id: int, attach: int, sequence: int, error: int) -> None:
         op = HEAD.unpack_from(command)[4]
         if op == Op.CREATE_SESSION and not error:
             self._member.handshake.session_created(session_id, attach)
-        elif op == Op.CLOSE_SESSION:
-            self._session_closed(session_id, attach, error)
-
-    def _session_closed(self, session_id: int, attach: int, error: int) -> None:
-        member = self._member
-        if session_id in member.tree.sessions:
-            live = member.sessions.get(session_id)
+        elif op == Op.CLOSE_SESSION and session_id in self._member.tree.sessions:
+            # The decision to expire it was overtaken: somebody had come back for it.
+            live = self._member.sessions.get(session_id)
             if live is not None:
-                live.closing = False  # the decision to expire it was overtaken: somebody came back for it
-            return
+                live.closing = False
+        elif op == Op.CLOSE_SESSION:
+            self._session_ended(session_id, attach, sequence, error)
+
+    def _session_ended(self, session_id: int, attach: int, sequence: int, error: int) -> None:
+        """Answer the client that closed its session; one whose session expired is closed mutely, as ZooKeeper does."""
+        member = self._member
         live = member.sessions.remove(session_id)
         if live is None or live.connection is None:
             return
         connection = live.connection
-        if connection.attach == attach and connection.pending and connection.state is State.OPEN:
-            # Its own close: everything sent before is answered by now, so the oldest request that waits is the close itself.
+        if sequence == EXPIRY_SEQUENCE or connection.attach != attach:
+            connection.abort()
+        else:
             member.pipeline.write_applied(connection, member.zxid, error, b"")
             connection.finish()
-        else:
-            connection.abort()

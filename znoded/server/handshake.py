@@ -1,4 +1,7 @@
-"""The first bytes of a connection: a four-letter word, or the request that opens or resumes a session (protocol facts 1.4 to 1.7)."""
+"""The first bytes of a connection: a four-letter word, or the request that opens or resumes a session.
+
+Protocol facts 1.4 to 1.7 have the rules.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from znoded.jute.ops import Op
-from znoded.jute.primitives import JuteError, Reader, encode_buffer, encode_int
+from znoded.jute.frames import frame
+from znoded.jute.primitives import JuteError, Reader
 from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
-from znoded.tree.commands import encode_command
+from znoded.tree.proposals import new_session
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
 LENGTH = struct.Struct(">i")
-CONNECT_REQUEST_BYTES = 44  # without the read-only byte
+CONNECT_REQUEST_BYTES = 28  # without a password and the read-only byte
 PASSWORD_BYTES = 16
 
 
@@ -30,7 +33,10 @@ class Handshake:
         self._opening: dict[int, tuple[ClientConnection, int]] = {}
 
     def consume(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
-        """Take the first frame from `data`. Returns the rest, and how many bytes it must have before it is worth another look."""
+        """Take the first frame from `data`.
+
+        Returns the rest, and how many bytes it must have before it is worth another look.
+        """
         if len(data) < 4:
             return data, 4
         words = self._member.words
@@ -63,12 +69,14 @@ class Handshake:
     def _connect(self, connection: ClientConnection, request: ConnectRequest) -> None:
         member = self._member
         if not member.serving or request.last_zxid_seen > member.zxid:
-            # A client that has seen more than this member knows must look for another; ZooKeeper closes without a word, too.
+            # A client that has seen more than this member knows must look for another; ZooKeeper closes without a word,
+            # too.
             connection.abort()
             return
         connection.read_only_byte = request.read_only is not None
-        timeout_ms = min(max(request.timeout_ms, member.min_session_timeout_ms), member.max_session_timeout_ms)
-        member.leave_lobby(connection)
+        config = member.config
+        timeout_ms = min(max(request.timeout_ms, config.session_timeout_min_ms), config.session_timeout_max_ms)
+        member.admission.leave_lobby(connection)
         if request.session_id:
             self._resume(connection, request, timeout_ms)
         else:
@@ -77,12 +85,10 @@ class Handshake:
     def _open(self, connection: ClientConnection, timeout_ms: int) -> None:
         member = self._member
         if len(member.sessions) + len(self._opening) >= member.limits.sessions:
-            member.cut_off(connection, f"asks for a session, and there are {len(member.sessions)} already (limits.sessions)")
+            member.cut_off(connection, f"there are {len(member.sessions)} sessions already (limits.sessions)")
             return
         session_id = member.next_session_id()
-        now_ms = int(time.time() * 1000)
-        record = encode_int(timeout_ms) + encode_buffer(None)
-        if not member.propose(encode_command(now_ms, session_id, member.new_attach(), 0, Op.CREATE_SESSION, b"", record)):
+        if not member.propose(new_session(int(time.time() * 1000), session_id, member.new_attach(), timeout_ms, None)):
             connection.abort()
             return
         connection.state = State.OPENING
@@ -96,15 +102,17 @@ class Handshake:
         connection, timeout_ms = self._opening.pop(session_id, (None, 0))
         if connection is not None and connection.state is State.OPENING:
             self._let_in(connection, session_id, timeout_ms)
+            member.delivery.flush_later(connection)
 
     def _resume(self, connection: ClientConnection, request: ConnectRequest, timeout_ms: int) -> None:
         member = self._member
         session = member.tree.sessions.get(request.session_id)
         live = member.sessions.get(request.session_id)
-        # The password is checked before anything else is touched: a wrong one must not disturb the owner of the session.
-        if session is None or live is None or live.closing or not hmac.compare_digest(session.password, request.password or b""):
-            response = ConnectResponse(0, 0, 0, bytes(PASSWORD_BYTES), False if connection.read_only_byte else None).encode()
-            connection.put(LENGTH.pack(len(response)) + response)
+        # The password is checked before anything else is touched: a wrong one must not disturb the owner of the
+        # session.
+        password = request.password or b""
+        if session is None or live is None or live.closing or not hmac.compare_digest(session.password, password):
+            self._respond(connection, 0, 0, bytes(PASSWORD_BYTES))
             connection.finish()
             return
         if live.connection is not None:
@@ -113,17 +121,20 @@ class Handshake:
         live.attach = member.new_attach()
         member.sessions.renew(live, timeout_ms, member.monotonic_ms())
         connection.state = State.OPENING
-        # What the session sent on its old connection is still to be answered before anything it sends on this one.
-        member.when_applied(lambda: self._resumed(connection, request.session_id, live.attach, timeout_ms))
+        # What the session sent on its old connection takes effect before anything it sends on this one.
+        attach = live.attach
+        member.when_applied(lambda: self._resumed(connection, request.session_id, attach, timeout_ms))
 
     def _resumed(self, connection: ClientConnection, session_id: int, attach: int, timeout_ms: int) -> None:
-        live = self._member.sessions.get(session_id)
+        member = self._member
+        live = member.sessions.get(session_id)
         if connection.state is not State.OPENING:
             return
         if live is None or live.attach != attach:
             connection.abort()  # closed or taken over meanwhile; the client comes back and is told
             return
         self._let_in(connection, session_id, timeout_ms)
+        member.delivery.flush_later(connection)
 
     def _let_in(self, connection: ClientConnection, session_id: int, timeout_ms: int) -> None:
         member = self._member
@@ -134,8 +145,9 @@ class Handshake:
         connection.session_id = session_id
         connection.attach = live.attach
         connection.state = State.OPEN
+        self._respond(connection, timeout_ms, session_id, member.tree.sessions[session_id].password)
+
+    def _respond(self, connection: ClientConnection, timeout_ms: int, session_id: int, password: bytes) -> None:
+        """Answer in kind: an old client that sent no read-only byte must not get one."""
         read_only = False if connection.read_only_byte else None
-        password = member.tree.sessions[session_id].password
-        response = ConnectResponse(0, timeout_ms, session_id, password, read_only).encode()
-        connection.put(LENGTH.pack(len(response)) + response)
-        member.flush_later(connection)
+        connection.put(frame(ConnectResponse(0, timeout_ms, session_id, password, read_only).encode()))

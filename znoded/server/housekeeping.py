@@ -1,4 +1,4 @@
-"""What a member does by the clock: end silent sessions, sweep containers and TTL nodes, close connections that never spoke."""
+"""What a member does by the clock: ends silent sessions, sweeps containers and TTL nodes, closes mute connections."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from znoded.jute.ops import Op
-from znoded.jute.primitives import encode_long, encode_ustring
-from znoded.tree.commands import EXPIRY_SEQUENCE, encode_command
+from znoded.tree.proposals import expire_session, sweep_node
 from znoded.tree.sweep import sweep_candidates
 
 if TYPE_CHECKING:
@@ -62,11 +60,10 @@ class Housekeeping:
             member.sessions.grant_all(now_ms)
             return
         time_ms = int(time.time() * 1000)
-        term = encode_long(member.replica.term)
+        term = member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
         for index, live in enumerate(ended):
-            command = encode_command(time_ms, live.session_id, live.attach, EXPIRY_SEQUENCE, Op.CLOSE_SESSION, b"", term)
-            if not member.propose(command):
+            if not member.propose(expire_session(time_ms, live.session_id, live.attach, term)):
                 member.sessions.reopen(ended[index:])
                 return
 
@@ -74,8 +71,7 @@ class Housekeeping:
         member = self._member
         time_ms = int(time.time() * 1000)
         for path, mzxid, pzxid in sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND):
-            record = encode_ustring(path) + encode_long(mzxid) + encode_long(pzxid)
-            if not member.propose(encode_command(time_ms, 0, 0, 0, Op.DELETE_CONTAINER, b"", record)):
+            if not member.propose(sweep_node(time_ms, path, mzxid, pzxid)):
                 return
 
     def _close_silent_connections(self) -> None:

@@ -17,7 +17,8 @@ from znoded.server.tls import server_context_factory
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
-#: Connections that may wait to be accepted. Twisted's default of 50 makes a storm of reconnects wait for retransmissions.
+#: Connections that may wait to be accepted. Twisted's default of 50 makes a storm of reconnects wait for
+#: retransmissions.
 BACKLOG = 1024
 
 
@@ -40,19 +41,20 @@ class Listeners:
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
-        self._ports: list[IListeningPort] = []
+        self._plain: list[IListeningPort] = []
+        self._tls: list[IListeningPort] = []
 
     @inlineCallbacks
     def open(self, config: ClientConfig, member: Member) -> Any:
         """Listen on every endpoint of the configuration. Fails with CannotListenError."""
         factory: Factory = ClientFactory(member)
         for endpoint in config.listen:
-            self._ports.append((yield self._listen(endpoint, factory)))
+            self._plain.append((yield self._listen(endpoint, factory)))
         if config.tls is not None:
             secure = TLSMemoryBIOFactory(server_context_factory(config.tls), False, factory)
             secure.noisy = False
             for endpoint in config.tls.listen:
-                self._ports.append((yield self._listen(endpoint, secure)))
+                self._tls.append((yield self._listen(endpoint, secure)))
 
     def _listen(self, endpoint: str, factory: Factory) -> Deferred[IListeningPort]:
         if endpoint.startswith("tcp") and "backlog=" not in endpoint:
@@ -61,13 +63,19 @@ class Listeners:
         return listening
 
     @property
-    def addresses(self) -> list[IAddress]:
-        """Where it listens, the plain ports first."""
-        return [port.getHost() for port in self._ports]
+    def plain_addresses(self) -> list[IAddress]:
+        """Where it listens without TLS, or with the TLS of an `ssl:` endpoint."""
+        return [port.getHost() for port in self._plain]
+
+    @property
+    def tls_addresses(self) -> list[IAddress]:
+        """Where it listens with the TLS of the configuration."""
+        return [port.getHost() for port in self._tls]
 
     def close(self) -> DeferredList:
         """Stop accepting connections; those that are open stay."""
-        ports, self._ports = self._ports, []
+        ports = self._plain + self._tls
+        self._plain, self._tls = [], []
         return DeferredList([Deferred.fromCoroutine(_stopped(port)) for port in ports])
 
 

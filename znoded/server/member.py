@@ -1,7 +1,8 @@
-"""One member of a cell: owns the tree, the log, the watches, the sessions and the connections, and lets them work together."""
+"""One member of a cell: owns the tree, the log, the watches, the sessions and the connections, and joins them."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -11,38 +12,57 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from znoded.config import Config
+from znoded.exit import exit_in_failure
 from znoded.server.admission import Admission
 from znoded.server.connection import ClientConnection, State
 from znoded.server.delivery import Delivery
+from znoded.server.figures import Figures
 from znoded.server.handshake import Handshake
 from znoded.server.housekeeping import Housekeeping
 from znoded.server.listeners import Listeners
 from znoded.server.pipeline import Pipeline
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
-from znoded.tree.tree import Tree, TreeOptions
+from znoded.server.words import EVERY_WORD, Words
+from znoded.tree.proposals import new_term
+from znoded.tree.options import TreeOptions
+from znoded.tree.tree import Tree
 from znoded.watches.table import Watches
-from znoded.zab_raft.replica import Replica
+from znoded.zab_raft.replica import Replica, StorageOptions
 
 log = Logger()
 
-MIN_TIMEOUT_TICKS = 2
-MAX_TIMEOUT_TICKS = 20
+SECRET_BYTES = 32
+
+
+def storage_options(config: Config) -> StorageOptions:
+    """The part of the configuration that the replica needs."""
+    return StorageOptions(
+        data_dir=config.data_dir,
+        member=config.member,
+        segment_bytes=config.log.segment_bytes,
+        checkpoint_interval_ms=config.log.checkpoint_interval_ms,
+        checkpoint_bytes=config.log.checkpoint_bytes,
+    )
 
 
 class Member:
-    """A member whose cell has one voter: itself. `start` recovers and listens; `stop` drains, makes everything durable and closes."""
+    """A member whose cell has one voter: itself.
 
-    def __init__(self, config: Config, reactor: Any) -> None:
+    `start` recovers and listens; `stop` drains, makes everything durable and closes.
+    """
+
+    def __init__(self, config: Config, reactor: Any, make_replica: Callable[..., Replica] = Replica) -> None:
+        """`make_replica` is there for tests that drive the log by hand."""
         self.config = config
         self.limits = config.limits
-        self.min_session_timeout_ms = config.limits.session_timeout_min_ms or MIN_TIMEOUT_TICKS * config.tick_ms
-        self.max_session_timeout_ms = config.limits.session_timeout_max_ms or MAX_TIMEOUT_TICKS * config.tick_ms
         self.tree = Tree(
             TreeOptions(
                 ttl_nodes=config.tree.ttl_nodes,
                 enforce_quota=config.tree.enforce_quota,
                 reconfig=config.tree.reconfig,
+                sasl_ids=bool(config.auth.sasl_users),
+                x509_ids=config.client.tls is not None and config.client.tls.client_ca is not None,
             )
         )
         self.watches = Watches()
@@ -52,10 +72,12 @@ class Member:
         self.pipeline = Pipeline(self)
         self.handshake = Handshake(self)
         self.delivery = Delivery(self)
-        self.replica = Replica(reactor, config, self, self._fatal)
+        self.replica = make_replica(reactor, storage_options(config), self, self._fatal)
         self.serving = False
         self._reactor = reactor
-        self._listeners = Listeners(reactor)
+        self.listeners = Listeners(reactor)
+        self.words = Words(Figures(self), config.words.allow)
+        self._admin_words = Words(Figures(self), (EVERY_WORD,))
         self._housekeeping = Housekeeping(self, reactor)
         self._proposed = 0
         self._applied = 0
@@ -67,7 +89,10 @@ class Member:
     @inlineCallbacks
     def start(self) -> Any:
         """Recover what is on disk, then serve. Fails with the error that says what is in the way."""
-        yield self.replica.start()
+        self.replica.start()
+        self._applied = self._proposed = 0  # what the log held was nobody's request
+        self.propose(new_term(int(time.time() * 1000), self.replica.term, secrets.token_bytes(SECRET_BYTES)))
+        yield self._drained()
         now_ms = self.monotonic_ms()
         for session in self.tree.sessions.values():
             # Nobody was heard while the member was down: every session gets its full timeout.
@@ -76,15 +101,15 @@ class Member:
         self.sessions.grant_all(now_ms)
         self._housekeeping.start()
         self.serving = True
-        yield self._listeners.open(self.config.client, self)
-        log.info("serving {nodes} znodes and {sessions} sessions", nodes=len(self.tree.nodes), sessions=len(self.sessions))
+        yield self.listeners.open(self.config.client, self)
+        log.info("serving {nodes} znodes, {sessions} sessions", nodes=len(self.tree.nodes), sessions=len(self.sessions))
 
     @inlineCallbacks
     def stop(self) -> Any:
         """Take no more requests, answer those that were taken, and close. Sessions live on in the log."""
         self.serving = False
         self._housekeeping.stop()
-        yield self._listeners.close()
+        yield self.listeners.close()
         for connection in self.admission:
             connection.stop_reading()
         yield self._drained()
@@ -98,13 +123,16 @@ class Member:
         self.when_applied(lambda: drained.callback(None))
         return drained
 
-    def _fatal(self, error: Exception) -> None:
+    def _fatal(self, error: BaseException) -> None:
         """The log is lost: acknowledge nothing more and end the process, loudly."""
         self.serving = False
-        log.critical("{error}", error=error)
         for connection in self.admission:
             connection.abort()
-        self._reactor.stop()
+        exit_in_failure(self._reactor, str(error))
+
+    def render_word(self, word: bytes) -> bytes:
+        """The answer to a four-letter word, whatever the allow-list for clients says."""
+        return self._admin_words.answer(word, b"")
 
     # ---- clocks and numbers
 
@@ -123,12 +151,12 @@ class Member:
         return self.replica.new_attach()
 
     def next_session_id(self) -> int:
-        """A session id never used before: the member's number, 40 bits of the clock, 16 bits to count (protocol facts 1.6)."""
+        """A session id never used before: the member's number, 40 bits of the clock, 16 to count (protocol 1.6)."""
         by_clock = self.config.member << 56 | (time.time_ns() // 1_000_000 & (1 << 40) - 1) << 16
         self._last_session_id = max(self._last_session_id + 1, by_clock)
-        while self._last_session_id in self.tree.sessions:
+        while _signed(self._last_session_id) in self.tree.sessions:
             self._last_session_id += 1
-        return self._last_session_id
+        return _signed(self._last_session_id)
 
     # ---- the way of a write
 
@@ -156,6 +184,11 @@ class Member:
         else:
             self._behind.append((self._proposed, then))
 
+    @property
+    def outstanding(self) -> int:
+        """Writes proposed and not applied yet."""
+        return self._proposed - self._applied
+
     def take_changes(self) -> Any:
         """StateMachine: what changed since the last checkpoint."""
         return self.tree.take_changes()
@@ -178,7 +211,7 @@ class Member:
     def is_over_outstanding_limit(self, pending: int) -> bool:
         """Whether a connection with `pending` requests must wait before it is read from again."""
         limits = self.limits
-        return pending >= limits.outstanding_per_connection or self._proposed - self._applied >= limits.outstanding
+        return pending >= limits.outstanding_per_connection or self.outstanding >= limits.outstanding
 
     def may_watch(self, connection: ClientConnection) -> bool:
         """Whether a connection may set one more watch."""
@@ -205,3 +238,8 @@ class Member:
         if connection.state is not State.ENDED:
             log.info("closed {host}:{port}: {why}", host=connection.host, port=connection.port, why=why)
             connection.abort()
+
+
+def _signed(number: int) -> int:
+    """The 64 bits of `number` as the wire's signed long."""
+    return number - (1 << 64) if number >> 63 else number

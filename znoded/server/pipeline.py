@@ -1,8 +1,8 @@
 """From received bytes to answers: every request of a client in its place.
 
-One pass over what a readable event brought: reads are answered at once, writes go to the log, and what stands behind a write of the
-same session waits for it, so that each session's requests take effect and are answered in the order they were sent. An answer that
-has to wait is kept as the function that will make it.
+One pass over what a readable event brought: reads are answered at once, writes go to the log, and what stands behind a
+write of the same session waits for it, so that each session's requests take effect and are answered in the order they
+were sent. An answer that has to wait is kept as the function that will make it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
-from znoded.jute.ops import AUTH_XID, PING_XID, SET_WATCHES_XID, Op
+from znoded.jute.ops import PING_XID, AddWatchMode, Op
 from znoded.jute.primitives import JuteError, Reader, encode_buffer, encode_int, encode_ustring
 from znoded.jute.records import (
     AddWatchRequest,
@@ -27,6 +27,7 @@ from znoded.jute.records import (
 )
 from znoded.server import auth
 from znoded.server.connection import OUTPUT_SLICE_BYTES, ClientConnection, State
+from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.sasl import SaslFailure
 from znoded.server.watching import rearm
 from znoded.tree import reads
@@ -37,11 +38,10 @@ if TYPE_CHECKING:
 
 REQUEST = struct.Struct(">iii")  # frame length, xid, op
 INT = struct.Struct(">i")
-REPLY = struct.Struct(">iiqi")  # frame length, xid, zxid, error
-REPLY_HEADER_BYTES = 16
 REQUEST_HEADER_BYTES = 8
 STAT_BYTES = 68
-#: A request this many times above the limit is still read to its end, so that its error can be answered; a larger one is not.
+#: A request this many times above the limit is still read to its end, so that its error can be answered; a larger one
+#: is not.
 OVERSIZED_FRAMES_READ = 16
 
 WRITES = frozenset(
@@ -52,11 +52,6 @@ WRITES = frozenset(
 )  # fmt: skip
 
 Answer = Callable[[ClientConnection, int, bytes], None]
-
-
-def reply_frame(xid: int, zxid: int, error: int, body: bytes = b"") -> bytes:
-    """A whole reply: length, header and, if there was no error, the record."""
-    return REPLY.pack(REPLY_HEADER_BYTES + len(body), xid, zxid, error) + body
 
 
 class Pipeline:
@@ -89,7 +84,10 @@ class Pipeline:
     # ---- the way in
 
     def consume(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
-        """Serve every complete frame in `data`. Returns the rest, and how many bytes it must have before it is worth another look."""
+        """Serve every complete frame in `data`.
+
+        Returns the rest, and how many bytes it must have before it is worth another look.
+        """
         if connection.state is State.OPEN:
             return self._consume_requests(connection, data)
         if connection.state is State.NEW:
@@ -117,7 +115,7 @@ class Pipeline:
             if frame_end > end or not REQUEST_HEADER_BYTES <= length <= frame_limit:
                 break
             received += 1
-            if (op == 4 or op == 3) and not connection.pending and length > 13:  # noqa: PLR1714 (the hottest line)
+            if (op == 4 or op == 3) and not connection.pending and length > 13:
                 # getData and exists of a node that anyone may read: a look into the dictionary and a join.
                 path = data[position + 16 : frame_end - 1]
                 node = nodes.get(path)
@@ -159,7 +157,7 @@ class Pipeline:
         return data[position:], 12
 
     def _incomplete(self, connection: ClientConnection, data: bytes, position: int) -> tuple[bytes, int]:
-        """What is left of `data` behind the complete frames, if the frame that begins there has a length that can be."""
+        """What is left of `data` behind the complete frames, if the frame that begins there has a possible length."""
         (length,) = INT.unpack_from(data, position)
         if REQUEST_HEADER_BYTES <= length <= self._frame_bytes:
             return data[position:], 4 + length
@@ -169,29 +167,33 @@ class Pipeline:
         return self._oversized(connection, data[position:], length)
 
     def _oversized(self, connection: ClientConnection, data: bytes, length: int) -> tuple[bytes, int]:
-        """A frame above the limit: read past it and answer its xid with an error, if it is a request at all and not absurd."""
+        """A frame above the limit: read past it and answer with an error, if it is a request at all and not absurd."""
         if len(data) < 12:
             return data, 12
         _, xid, op = REQUEST.unpack_from(data)
         known = op in WRITES or op in self._answers or op in (Op.AUTH, Op.SASL)
         if not known or length > self._frame_bytes * OVERSIZED_FRAMES_READ:
-            self._member.cut_off(connection, f"sent a frame of {length} bytes; at most {self._frame_bytes} are allowed (limits.frame_bytes)")
+            self._member.cut_off(
+                connection, f"sent a frame of {length} bytes; at most {self._frame_bytes} are allowed (limits.frame_bytes)"
+            )
             return b"", 0
         if len(data) < 4 + length:
             return data, 4 + length
         self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.BAD_ARGUMENTS))
         return self._consume_requests(connection, data[4 + length :])
 
-    def _count(self, connection: ClientConnection, xid: int, op: int, received: int, answered: int, started: float) -> None:
+    def _count(
+        self, connection: ClientConnection, xid: int, op: int, received: int, answered: int, started: float
+    ) -> None:
         """Count what one readable event brought, and touch the session: any frame keeps it alive."""
         member = self._member
         if connection.live is not None:
             connection.live.heard_ms = member.monotonic_ms()
         connection.last_op = op
-        connection.packets_received += received
+        connection.stats.packets_received += received
         member.stats.packets_received += received
         if answered:
-            connection.packets_sent += answered
+            connection.stats.packets_sent += answered
             member.stats.packets_sent += answered
             self._count_latency(connection, xid, answered, started)
 
@@ -200,12 +202,16 @@ class Pipeline:
         connection.last_xid = xid
         connection.last_zxid = self._member.zxid
         connection.last_latency_ms = latency_ms
-        if latency_ms > connection.max_latency_ms:
-            connection.max_latency_ms = latency_ms
+        connection.stats.answered(answered, latency_ms)
         self._member.stats.answered(answered, latency_ms)
 
-    def _propose(self, connection: ClientConnection, xid: int, op: int, record: bytes, now_ms: int, started: float) -> bool:
-        """Send a write to the log; its answer comes when it has been applied. False if the log takes none, and that is answered."""
+    def _propose(
+        self, connection: ClientConnection, xid: int, op: int, record: bytes, now_ms: int, started: float
+    ) -> bool:
+        """Send a write to the log; its answer comes when it has been applied.
+
+        False if the log takes none, and that is answered.
+        """
         identities = connection.identities_record
         head = HEAD.pack(now_ms, connection.session_id, connection.attach, connection.sequence + 1, op, len(identities))
         if self._member.propose(head + identities + record):
@@ -227,7 +233,8 @@ class Pipeline:
         elif op == Op.CLOSE_SESSION:
             self._close_session(connection, xid)
         else:
-            # An operation that does not exist, or that is not a client's to ask for (createSession, deleteContainer, a lone check).
+            # An operation that does not exist, or that is not a client's to ask for (createSession, deleteContainer, a
+            # lone check).
             self._in_turn(connection, xid, self._unknown, b"")
 
     def _in_turn(self, connection: ClientConnection, xid: int, answer: Answer, record: bytes) -> None:
@@ -369,32 +376,33 @@ class Pipeline:
     def _add_watch(self, connection: ClientConnection, xid: int, record: bytes) -> None:
         try:
             request = AddWatchRequest.decode(Reader(record))
-        except JuteError:
-            self._reply(connection, xid, ErrorCode.MARSHALLING_ERROR)
-            return
-        if request.mode not in (0, 1):
+            mode = AddWatchMode(request.mode)
+        except ValueError:
             self._reply(connection, xid, ErrorCode.MARSHALLING_ERROR)
             return
         if not self._member.may_watch(connection):
             self._reply(connection, xid, ErrorCode.QUOTA_EXCEEDED)
             return
-        add = self._watches.add_recursive if request.mode else self._watches.add_persistent
+        add = self._watches.add_recursive if mode is AddWatchMode.PERSISTENT_RECURSIVE else self._watches.add_persistent
         add(request.path or b"", connection)
         self._reply(connection, xid, 0, encode_int(0))
 
     def _check_watches(self, connection: ClientConnection, xid: int, record: bytes) -> None:
-        self._watch_kind(connection, xid, record, check_watch)
+        self._by_kind(connection, xid, record, self._watches.check)
 
     def _remove_watches(self, connection: ClientConnection, xid: int, record: bytes) -> None:
-        self._watch_kind(connection, xid, record, remove_watch)
+        self._by_kind(connection, xid, record, self._watches.remove)
 
-    def _watch_kind(self, connection: ClientConnection, xid: int, record: bytes, act: Callable[..., int]) -> None:
+    def _by_kind(
+        self, connection: ClientConnection, xid: int, record: bytes, act: Callable[[int, bytes, ClientConnection], bool]
+    ) -> None:
         try:
             request = WatchKindRequest.decode(Reader(record))
-        except JuteError:
+            found = act(request.type, request.path or b"", connection)
+        except (JuteError, KeyError):
             self._reply(connection, xid, ErrorCode.MARSHALLING_ERROR)
             return
-        self._reply(connection, xid, act(self._watches, request, connection))
+        self._reply(connection, xid, ErrorCode.OK if found else ErrorCode.NO_WATCHER)
 
     def _set_watches(self, connection: ClientConnection, xid: int, record: bytes) -> None:
         try:
@@ -414,12 +422,12 @@ class Pipeline:
         self._rearm(connection, xid, request)
 
     def _rearm(self, connection: ClientConnection, xid: int, request: SetWatches2Request) -> None:
-        self._reply(connection, xid, catch_up_watches(self._member, connection, request))
+        self._reply(connection, xid, rearm(self._member, connection, request))
 
     # ---- who is asking
 
     def _auth(self, connection: ClientConnection, xid: int, record: bytes) -> None:
-        """The identity counts for all that was received behind this packet; the answer comes in arrival order, as Kazoo needs it."""
+        """The identity counts for all that was received behind this packet; the answer comes in arrival order, for Kazoo."""
         try:
             request = AuthRequest.decode(Reader(record))
             gained = auth.authenticate(request, connection.host, self._member.config.auth)

@@ -1,7 +1,8 @@
 """The way out of a connection: send at once, queue what the peer is too slow for, and say when it is.
 
-On plain TCP with nothing queued the bytes go straight to the socket. Twisted's own path arms and disarms the poller for each reply,
-which costs more than the reply itself. Over TLS, and for what the socket did not take, the transport queues.
+On plain TCP with nothing queued the bytes go straight to the socket. Twisted's own path arms and disarms the poller for
+each reply, which costs more than the reply itself. Over TLS, and for what the socket did not take, the transport
+queues.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class PlainSender(Sender):
 
 @implementer(IPushProducer)
 class QueuedSender(Sender):
-    """For transports that transform what they carry (TLS): everything goes through the transport, which tells when it is full."""
+    """For transports that transform what they carry (TLS): all goes through the transport, which tells when it is full."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """Live sessions: who was heard when, and whose time is up.
 
-The tracker decides when a session has been silent too long. Ending it is a command like any other, so the decision takes effect
-only through the log.
+The tracker decides when a session has been silent too long. Ending it is a command like any other, so the decision
+takes effect only through the log.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LiveSession:
 class SessionTracker:
     """Expires silent sessions. Times are milliseconds of a monotonic clock and come in as arguments.
 
-    A session ends at the first tick boundary strictly after its timeout, as ZooKeeper rounds it. A touch only moves `heard_ms`; a
-    session is put into its next bucket when its old one comes due, so a touch costs one assignment.
+    A session ends at the first tick boundary strictly after its timeout, as ZooKeeper rounds it. A touch only moves
+    `heard_ms`; a session is put into its next bucket when its old one comes due, so a touch costs one assignment.
     """
 
     def __init__(self, tick_ms: int, now_ms: int) -> None:
@@ -41,6 +41,7 @@ class SessionTracker:
         self._buckets: dict[int, list[LiveSession]] = {}
         self._next_bucket_ms = self._boundary_after(now_ms)
         self._overdue: list[LiveSession] = []
+        self.expired_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -87,6 +88,7 @@ class SessionTracker:
                 continue
             live.closing = True
             ended.append(live)
+        self.expired_count += len(ended)
         return ended
 
     def reopen(self, ended: Iterable[LiveSession]) -> None:
@@ -94,6 +96,7 @@ class SessionTracker:
         for live in ended:
             live.closing = False
             self._overdue.append(live)
+            self.expired_count -= 1
 
     def grant_all(self, now_ms: int) -> None:
         """Give every session its full timeout again, as after a pause of this process."""

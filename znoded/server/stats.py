@@ -6,7 +6,9 @@ from __future__ import annotations
 class RequestStats:
     """Packets in and out and the latency of requests. Updated once per batch, never per request."""
 
-    __slots__ = ("latency_count", "latency_max_ms", "latency_min_ms", "latency_sum_ms", "packets_received", "packets_sent")
+    __slots__ = (
+        "latency_count", "latency_max_ms", "latency_min_ms", "latency_sum_ms", "packets_received", "packets_sent"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.reset()

@@ -1,13 +1,82 @@
-"""Watch requests that need both the watch table and the tree: check, remove, and catching up after a reconnect."""
+"""Setting watches again after a reconnect: the tree and its recent changes, as catching up has to see them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
-from znoded.jute.records import SetWatches2Request, WatchKindRequest
+from znoded.jute.ops import Perm
+from znoded.jute.records import SetWatches2Request
+from znoded.jute.stat import STAT
+from znoded.server.frames import notification_frame
+from znoded.tree.acl import Identity, allowed
+from znoded.tree.tree import Tree
+from znoded.watches.catch_up import NodeZxids, catch_up
 
 if TYPE_CHECKING:
     from znoded.server.connection import ClientConnection
     from znoded.server.member import Member
-    from znoded.watches.table import Watches
+
+
+class TreeAsSeen:
+    """A tree as one client may see it (the `TreeView` of catching up)."""
+
+    def __init__(self, tree: Tree, identities: tuple[Identity, ...]) -> None:
+        self._tree = tree
+        self._identities = identities
+
+    def zxids(self, path: bytes) -> NodeZxids | None:
+        """When a node was created, last set, and last given or bereft of a child."""
+        node = self._tree.nodes.get(path)
+        if node is None:
+            return None
+        stat = STAT.unpack(node[-STAT.size :])
+        return NodeZxids(czxid=stat[0], mzxid=stat[1], pzxid=stat[10])
+
+    def changes_after(
+        self, zxid: int, exact: set[bytes], recursive: list[bytes]
+    ) -> Iterable[tuple[int, int, bytes]] | None:
+        """The recent changes of some paths, or None if they do not reach back to `zxid`."""
+        return self._tree.changes.matching(zxid, exact, recursive)
+
+    def descendants(self, path: bytes) -> Iterable[bytes]:
+        """All nodes below a node, parents first."""
+        children = self._tree.children
+        waiting = [path]
+        while waiting:
+            for child in children.get(waiting.pop(), ()):
+                yield child
+                waiting.append(child)
+
+    def may_read(self, path: bytes) -> bool:
+        """Whether the node may be read; of one that is gone, whether what is left of its ancestors may."""
+        nodes = self._tree.nodes
+        while path not in nodes and path != b"/":
+            path = path[: path.rfind(b"/")] or b"/"
+        acl = self._tree.acls.get(path)
+        return acl is None or allowed(acl, Perm.READ, self._identities)
+
+
+def rearm(member: Member, connection: ClientConnection, request: SetWatches2Request) -> ErrorCode:
+    """Set the watches of a setWatches or setWatches2, and queue what was missed; the error to answer with."""
+    lists = (request.data, request.exist, request.child, request.persistent, request.persistent_recursive)
+    if None in lists:
+        return ErrorCode.MARSHALLING_ERROR
+    data, exist, child, persistent, recursive = (paths or () for paths in lists)
+    if member.watches.count_of(connection) + sum(map(len, lists)) > member.limits.watches_per_session:  # type: ignore[arg-type]
+        return ErrorCode.QUOTA_EXCEEDED
+    missed = catch_up(
+        member.watches,
+        connection,
+        TreeAsSeen(member.tree, connection.identities),
+        request.relative_zxid,
+        data=data,
+        exist=exist,
+        child=child,
+        persistent=persistent,
+        recursive=recursive,
+    )
+    for event in missed:
+        connection.notify(notification_frame(event.zxid, event.event_type, event.path))
+    return ErrorCode.OK

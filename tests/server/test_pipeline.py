@@ -1,0 +1,236 @@
+"""Requests in their place: what is answered at once, what waits, and in which order it all leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jute.factory import i4, in_pieces, request, string
+from tests.server.harness import Client, House, close, create, exists, get_children, get_data, ping, set_data
+from znoded.jute.ops import Op
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    client = house.client()
+    client.send(create(1, b"/a", b"old"))
+    house.replica.commit()
+    assert client.replies() == [(1, 0)]
+    return client
+
+
+def test_reads_are_answered_at_once(client: Client) -> None:
+    client.send(get_data(2, b"/a"), exists(3, b"/none"), get_children(4, b"/"))
+    assert client.replies() == [(2, 0), (3, -101), (4, 0)]
+
+
+def test_a_write_is_answered_when_it_is_committed(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a"))
+    assert client.replies() == []
+    house.replica.commit()
+    assert client.replies() == [(2, 0)]
+
+
+def test_a_read_behind_the_sessions_own_write_waits_for_it(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a", b"new"), get_data(3, b"/a"), ping())
+    assert client.frames() == []
+    house.replica.commit()
+    first, second, third = client.frames()
+    assert (first[:4], second[:4], third[:4]) == (i4(2), i4(3), i4(-2))
+    assert second[16:23] == string(b"new")
+
+
+def test_a_read_of_another_session_does_not_wait(house: House, client: Client) -> None:
+    other = house.client()
+    client.send(set_data(2, b"/a", b"new"))
+    other.send(get_data(1, b"/a"))
+    (reply,) = other.frames()
+    assert reply[16:23] == string(b"old")
+
+
+def test_a_read_between_two_writes_sees_only_the_first(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a", b"one"), get_data(3, b"/a"), set_data(4, b"/a", b"two"), get_data(5, b"/a"))
+    house.replica.commit()
+    frames = client.frames()
+    assert [frame[16:23] for frame in frames[1::2]] == [string(b"one"), string(b"two")]
+
+
+def test_writes_committed_one_by_one_answer_in_order(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a"), set_data(3, b"/none"), get_data(4, b"/a"))
+    house.replica.commit(1)
+    assert client.replies() == [(2, 0)]
+    house.replica.commit(1)
+    assert client.replies() == [(3, -101), (4, 0)]
+
+
+def test_the_event_of_an_own_write_comes_before_its_reply(house: House, client: Client) -> None:
+    client.send(get_data(2, b"/a", watch=True), set_data(3, b"/a"))
+    house.replica.commit()
+    assert client.replies() == [(2, 0), (-1, 3), (3, 0)]
+
+
+def test_auth_is_answered_in_arrival_order_and_counts_at_once(house: House, client: Client) -> None:
+    auth = request(-4, Op.AUTH, i4(0), string(b"digest"), string(b"u:p"))
+    client.send(set_data(2, b"/a"), auth, request(3, Op.WHO_AM_I))
+    assert client.replies() == []
+    house.replica.commit()
+    assert client.replies() == [(2, 0), (-4, 0), (3, 0)]
+    assert len(client.connection.identities) == 2
+
+
+def test_an_unknown_scheme_ends_the_connection_behind_its_answer(client: Client) -> None:
+    client.send(request(-4, Op.AUTH, i4(0), string(b"nope"), string(b"x")), get_data(2, b"/a"))
+    assert client.replies() == [(-4, -115)]
+    assert client.is_closed
+
+
+@pytest.mark.parametrize("op", [0, -1, 10, 13, 20, -10, 999])
+def test_an_op_that_is_not_a_clients_ends_the_connection(client: Client, op: int) -> None:
+    client.send(request(9, op, string(b"/a"), i4(-1)))
+    (reply,) = client.frames()
+    assert reply == i4(9) + b"\xff" * 8 + i4(-6)
+    assert client.is_closed
+
+
+def test_an_unknown_op_waits_behind_a_write(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a"), request(3, 999))
+    assert client.replies() == []
+    house.replica.commit()
+    assert client.replies() == [(2, 0), (3, -6)]
+    assert client.is_closed
+
+
+@pytest.mark.parametrize("op", [3, 4, 6, 8, 9, 12, 17, 18, 22, 100, 101, 103, 104, 105, 106])
+def test_a_record_that_is_cut_short_is_a_marshalling_error(client: Client, op: int) -> None:
+    client.send(request(2, op, b"\0\0"))
+    expected = -115 if op == Op.AUTH else -5
+    assert client.replies() == [(2, expected)]
+
+
+def test_a_segment_cut_anywhere_is_answered_alike(house: House, client: Client) -> None:
+    data = get_data(2, b"/a") + ping() + exists(3, b"/a") + request(4, Op.WHO_AM_I)
+    for cut in range(len(data) + 1):
+        for piece in in_pieces(data, [cut]):
+            if piece:
+                client.send(piece)
+        assert client.replies() == [(2, 0), (-2, 0), (3, 0), (4, 0)]
+
+
+def test_a_segment_in_single_bytes_is_answered_alike(client: Client) -> None:
+    for byte in get_data(2, b"/a") + ping():
+        client.send(bytes([byte]))
+    assert client.replies() == [(2, 0), (-2, 0)]
+
+
+@pytest.mark.parametrize("length", [-1, 0, 7, -(2**31)])
+def test_a_length_that_holds_no_header_ends_the_connection_without_a_word(client: Client, length: int) -> None:
+    client.send(i4(length) + b"abcdefgh")
+    assert client.transport.aborted
+    assert client.frames() == []
+
+
+def test_an_oversized_request_is_read_past_and_answered(client: Client) -> None:
+    client.send(create(2, b"/big", b"x" * 1_048_575), get_data(3, b"/a"))
+    assert client.replies() == [(2, -8), (3, 0)]
+
+
+def test_an_oversized_request_keeps_its_place(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a"), create(3, b"/big", b"x" * 1_048_575))
+    house.replica.commit()
+    assert client.replies() == [(2, 0), (3, -8)]
+
+
+def test_an_absurd_length_ends_the_connection_before_it_is_read(client: Client) -> None:
+    client.send(i4(2**31 - 1) + i4(2) + i4(Op.CREATE))
+    assert client.transport.aborted
+
+
+def test_a_full_disk_refuses_writes_and_goes_on_with_reads(house: House, client: Client) -> None:
+    house.replica.writable = False
+    client.send(set_data(2, b"/a"), get_data(3, b"/a"), ping())
+    assert client.replies() == [(2, -1), (3, 0), (-2, 0)]
+    house.replica.writable = True
+    client.send(set_data(4, b"/a"))
+    house.replica.commit()
+    assert client.replies() == [(4, 0)]
+
+
+def test_close_is_answered_behind_everything_sent_before_and_ends_the_connection(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a"), get_data(3, b"/a"), close(4), get_data(5, b"/a"))
+    house.replica.commit()
+    assert client.replies()[:3] == [(2, 0), (3, 0), (4, 0)]
+    assert client.is_closed
+    assert client.session_id not in house.member.tree.sessions
+
+
+def test_a_client_that_does_not_read_is_not_read_from(client: Client) -> None:
+    client.transport.block()
+    client.send(get_data(2, b"/a"))
+    assert client.transport.producerState == "paused"
+    assert client.replies() == []
+    client.transport.unblock()
+    assert client.replies() == [(2, 0)]
+    assert client.transport.producerState == "producing"
+
+
+def test_replies_larger_than_a_slice_leave_in_slices(house: House, client: Client) -> None:
+    client.send(create(2, b"/big", b"x" * 1_000_000))
+    house.replica.commit()
+    client.replies()
+    client.send(*[get_data(xid, b"/big") for xid in range(3, 13)])
+    assert client.replies() == [(xid, 0) for xid in range(3, 13)]
+    assert client.connection.out_bytes == 0
+
+
+def test_a_pipeline_stops_being_parsed_while_its_replies_are_not_read(house: House, client: Client) -> None:
+    client.send(create(2, b"/big", b"x" * 1_000_000))
+    house.replica.commit()
+    client.replies()
+    client.transport.block()
+    client.send(*[get_data(xid, b"/big") for xid in range(3, 103)])
+    assert client.connection.out_bytes < 1_100_000
+    client.transport.unblock()
+    assert client.replies() == [(xid, 0) for xid in range(3, 103)]
+
+
+def test_a_watcher_that_does_not_read_is_cut_off(house: House, client: Client) -> None:
+    limit_bytes = house.member.limits.queued_bytes_per_connection
+    watcher = house.client()
+    path = b"/" + b"n" * 100_000
+    client.send(create(2, path))
+    house.replica.commit()
+    watcher.send(request(1, Op.ADD_WATCH, string(path), i4(0)))
+    watcher.replies()
+    watcher.transport.block()
+    for _ in range(limit_bytes // 100_000 + 2):
+        client.send(set_data(3, path))
+        house.replica.commit()
+    assert watcher.transport.aborted
+    assert not client.is_closed
+    watcher.drop()
+    assert not house.member.watches
+
+
+def test_outstanding_requests_have_a_limit_and_all_are_answered() -> None:
+    house = House(**{"limits.outstanding_per_connection": 10})
+    client = house.client()
+    client.send(*[create(xid, b"/n%d" % xid) for xid in range(1, 31)])
+    assert len(house.replica.collected) == 10
+    assert client.transport.producerState == "paused"
+    replies: list[tuple[int, int]] = []
+    while house.replica.collected:
+        house.replica.commit()
+        replies += client.replies()
+    assert replies == [(xid, 0) for xid in range(1, 31)]
+    assert client.transport.producerState == "producing"
+
+
+def test_a_session_may_watch_only_so_much() -> None:
+    house = House(**{"limits.watches_per_session": 2})
+    client = house.client()
+    client.send(*[exists(xid, b"/n%d" % xid, watch=True) for xid in range(1, 4)], exists(4, b"/n4"))
+    assert client.replies() == [(1, -101), (2, -101), (3, -125), (4, -101)]

@@ -1,0 +1,140 @@
+"""A member in figures: what the four-letter words and the admin pages tell of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.address import IPv4Address, IPv6Address
+
+from znoded.config import Config
+from znoded.server.connection import ClientConnection
+from znoded.server.sessions import SessionTracker
+from znoded.server.stats import RequestStats
+from znoded.watches.table import Watches
+
+if TYPE_CHECKING:
+    from znoded.server.member import Member
+
+
+class Figures:
+    """The `ServerView` of one member."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._started_ms = member.monotonic_ms()
+
+    @property
+    def config(self) -> Config:
+        return self._member.config
+
+    @property
+    def serving(self) -> bool:
+        return self._member.serving
+
+    @property
+    def mode(self) -> str:
+        return self._member.replica.mode
+
+    @property
+    def zxid(self) -> int:
+        return self._member.zxid
+
+    @property
+    def min_session_timeout_ms(self) -> int:
+        return self._member.config.session_timeout_min_ms
+
+    @property
+    def max_session_timeout_ms(self) -> int:
+        return self._member.config.session_timeout_max_ms
+
+    @property
+    def client_port(self) -> int:
+        return _first_port(self._member.listeners.plain_addresses)
+
+    @property
+    def secure_client_port(self) -> int:
+        return _first_port(self._member.listeners.tls_addresses)
+
+    @property
+    def uptime_ms(self) -> int:
+        return self._member.monotonic_ms() - self._started_ms
+
+    @property
+    def stats(self) -> RequestStats:
+        return self._member.stats
+
+    @property
+    def outstanding(self) -> int:
+        return self._member.outstanding
+
+    @property
+    def node_count(self) -> int:
+        """One more than there are: ZooKeeper counts its root twice, and tools compare."""
+        return len(self._member.tree.nodes) + 1
+
+    @property
+    def ephemeral_count(self) -> int:
+        return sum(len(paths) for _, paths in self.ephemerals())
+
+    @property
+    def data_bytes(self) -> int:
+        return self._member.tree.data_bytes
+
+    @property
+    def sessions(self) -> SessionTracker:
+        return self._member.sessions
+
+    @property
+    def watches(self) -> Watches[Any]:
+        return self._member.watches
+
+    def monotonic_ms(self) -> int:
+        """The clock that sessions live by."""
+        return self._member.monotonic_ms()
+
+    def connections(self) -> Collection[ClientConnection]:
+        """Every open connection."""
+        return list(self._member.admission)
+
+    def ephemerals(self) -> Iterable[tuple[int, Collection[bytes]]]:
+        """The id of each session that has ephemeral nodes, with their paths."""
+        return ((session.id, session.ephemerals) for session in self._member.tree.sessions.values() if session.ephemerals)
+
+    def directory_bytes(self) -> tuple[int, int]:
+        """Sizes on disk of the checkpoint and of the log."""
+        directory = self._member.replica.directory
+        return _bytes_in(directory.state_path), _bytes_in(directory.log_path)
+
+    def counters(self) -> Iterable[tuple[str, int | float]]:
+        """Counts under the names that ZooKeeper's `mntr` has for them."""
+        member = self._member
+        return (
+            ("commit_count", member.replica.applied_index),
+            ("proposal_count", member.replica.last_index),
+            ("connection_rejected", member.admission.rejected),
+            ("sessionless_connections_expired", member.admission.overstayed_count),
+            ("stale_sessions_expired", member.sessions.expired_count),
+        )
+
+    def reset_connection_stats(self) -> None:
+        """Zero the packet counts and latencies of every connection."""
+        for connection in self._member.admission:
+            connection.stats.reset()
+
+
+def _first_port(addresses: Iterable[Any]) -> int:
+    return next((address.port for address in addresses if isinstance(address, IPv4Address | IPv6Address)), -1)
+
+
+def _bytes_in(path: str) -> int:
+    """What the files in a folder take on disk; one that vanishes meanwhile counts nothing."""
+    total_bytes = 0
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                total_bytes += entry.stat().st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total_bytes

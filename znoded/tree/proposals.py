@@ -1,0 +1,37 @@
+"""The commands that a server makes itself: what clients never ask for in these words, but the log has to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from znoded.jute.ops import Op
+from znoded.jute.primitives import encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
+from znoded.tree.acl import Identity
+from znoded.tree.commands import EXPIRY_SEQUENCE, NEW_TERM, encode_command
+
+
+def encode_identities(identities: Iterable[Identity]) -> bytes:
+    """The identities of a connection, as its commands carry them."""
+    return encode_vector(list(identities), lambda identity: encode_ustring(identity[0]) + encode_ustring(identity[1]))
+
+
+def new_session(time_ms: int, session: int, attach: int, timeout_ms: int, password: bytes | None) -> bytes:
+    """Create the session `session`. `password` is 16 bytes, or None: the one that the cell's secret makes."""
+    record = encode_int(timeout_ms) + encode_buffer(password)
+    return encode_command(time_ms, session, attach, 0, Op.CREATE_SESSION, b"", record)
+
+
+def expire_session(time_ms: int, session: int, attach: int, term: int) -> bytes:
+    """End a session that was silent too long; of no effect if it was taken over, or the leader replaced, since."""
+    return encode_command(time_ms, session, attach, EXPIRY_SEQUENCE, Op.CLOSE_SESSION, b"", encode_long(term))
+
+
+def sweep_node(time_ms: int, path: bytes, mzxid: int, pzxid: int) -> bytes:
+    """Delete a container or TTL node that is empty; of no effect if it has changed since these zxids."""
+    record = encode_ustring(path) + encode_long(mzxid) + encode_long(pzxid)
+    return encode_command(time_ms, 0, 0, 0, Op.DELETE_CONTAINER, b"", record)
+
+
+def new_term(time_ms: int, term: int, cell_secret: bytes) -> bytes:
+    """Begin a leader's term. `cell_secret` becomes the cell's if it has none yet."""
+    return encode_command(time_ms, 0, 0, 0, NEW_TERM, b"", encode_long(term) + encode_buffer(cell_secret))
