@@ -1,7 +1,8 @@
 """The server's side of SASL DIGEST-MD5 (RFC 2831), as ZooKeeper's clients speak it (protocol facts 13).
 
-The old mechanism is kept for the clients that know no other. Only its quality `auth` is offered: no layer of its own over the
-connection. One exchange: an empty token, our challenge, the client's response, our proof that we know the password too.
+The old mechanism is kept for the clients that know no other. Only its quality `auth` is offered: no layer of its own
+over the connection. One exchange: an empty token, our challenge, the client's response, our proof that we know the
+password too.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ class DigestMd5Server:
 
 
 def parse_directives(token: bytes) -> dict[bytes, bytes]:
-    """A list of directives by their names in lower case, quotes and escapes taken off (RFC 2831, 7.1). Raises SaslFailure.
+    """A list of directives by their names in lower case, quotes and escapes taken off (RFC 2831, 7.1).
 
-    No directive may come twice, though RFC 2831 lets some: none of those goes from client to server.
+    Raises SaslFailure. No directive may come twice: those that RFC 2831 lets come again go from server to client.
     """
     if len(token) >= RESPONSE_BYTES_LIMIT:
         raise SaslFailure(f"a response of {len(token)} bytes; it must be below {RESPONSE_BYTES_LIMIT}")
@@ -131,7 +132,7 @@ def md5(data: bytes) -> bytes:
 
 
 def _hash(secret: bytes, said: dict[bytes, bytes], purpose: bytes) -> bytes:
-    """The response-value of RFC 2831, 2.1.2.1, for the client (`AUTHENTICATE:`) or the server (`:`); md5-sess, qop auth."""
+    """The response-value of RFC 2831, 2.1.2.1; its purpose is `AUTHENTICATE:` for the client's, `:` for the server's."""
     session = b":".join((secret, said[b"nonce"], said[b"cnonce"]))
     if b"authzid" in said:
         session += b":" + said[b"authzid"]
@@ -142,7 +143,7 @@ def _hash(secret: bytes, said: dict[bytes, bytes], purpose: bytes) -> bytes:
 
 
 def _encodings(*texts: str) -> tuple[tuple[bytes, ...], ...]:
-    """The bytes that clients hash for a name and a password: UTF-8, or as RFC 2831 has it, ISO 8859-1 wherever that is possible."""
+    """The bytes that clients hash for these: all in UTF-8, or each in ISO 8859-1 if it can be, as RFC 2831 has it."""
     return tuple(text.encode() for text in texts), tuple(_latin_1_or_utf_8(text) for text in texts)
 
 
