@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pwd
+import select
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from tests.server_process import ServerProcess
 HOST = "127.0.0.1"
 FIRST_PORT = 21760
 TTL_S = 5
+DEATH_TIMEOUT_S = 30
 POSTGRES_USER = "postgres"  # PostgreSQL refuses to run as root
 POSTGRES_PROGRAMS = "/usr/lib/postgresql/*/bin/postgres"
 
@@ -117,9 +119,10 @@ class Node:
             self._process.wait()
             self._process = None
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            postmaster = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
-            os.kill(postmaster, signal.SIGKILL)
-            eventually(f"PostgreSQL {self.name} is gone", lambda: not Path(f"/proc/{postmaster}").exists())
+            postmaster = os.pidfd_open(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]))
+            signal.pidfd_send_signal(postmaster, signal.SIGKILL)
+            select.select([postmaster], [], [], DEATH_TIMEOUT_S)
+            os.close(postmaster)
 
     def state(self) -> dict[str, Any]:
         """What Patroni says of its PostgreSQL; {} while it says nothing."""
@@ -171,8 +174,8 @@ def pair(parts: Parts, znoded_server: Callable[..., ServerProcess]) -> Iterator[
     if os.geteuid() != 0:
         parts.missing("only root can become the user postgres, who runs PostgreSQL")
     # Not pytest's tmp_path: that lies below a folder which only root may enter.
-    directory = Path(tempfile.mkdtemp(prefix="patroni-"))
     coordinator = znoded_server().address
+    directory = Path(tempfile.mkdtemp(prefix="patroni-"))
     nodes = [Node(name, number, directory, coordinator, patroni, bin_dir) for number, name in enumerate(["a", "b"])]
     for path in [directory, *directory.iterdir()]:
         shutil.chown(path, POSTGRES_USER, POSTGRES_USER)
@@ -189,7 +192,7 @@ def pair(parts: Parts, znoded_server: Callable[..., ServerProcess]) -> Iterator[
     finally:
         for node in nodes:
             node.kill()
-        shutil.rmtree(directory)
+        shutil.rmtree(directory, ignore_errors=True)  # the backends of a killed server may still be leaving
 
 
 def test_the_replica_is_promoted_when_the_leader_dies(pair: list[Node]) -> None:

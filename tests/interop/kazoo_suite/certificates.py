@@ -25,23 +25,21 @@ class Certificates:
 
 
 def make_certificates(directory: Path) -> Certificates:
-    """Write a fresh set below `directory`. The server's is for localhost and 127.0.0.1, the client's subject is CN=client."""
+    """Write a fresh set below `directory`: the server's for localhost and 127.0.0.1, the client's subject CN=client."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = name("ca")
     ca = sign(ca_name, ca_key, ca_name, ca_key, x509.BasicConstraints(ca=True, path_length=0))
     here = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     end_entity = x509.BasicConstraints(ca=False, path_length=None)
     server_key = ec.generate_private_key(ec.SECP256R1())
+    server = sign(name("localhost"), server_key, ca_name, ca_key, end_entity, here)
     client_key = ec.generate_private_key(ec.SECP256R1())
+    client = sign(name("client"), client_key, ca_name, ca_key, end_entity)
     return Certificates(
         ca_certificate=write(directory / "ca.crt", certificate_pem(ca)),
-        server_certificate=write(
-            directory / "server.crt", certificate_pem(sign(name("localhost"), server_key, ca_name, ca_key, end_entity, here))
-        ),
+        server_certificate=write(directory / "server.crt", certificate_pem(server)),
         server_key=write(directory / "server.key", key_pem(server_key)),
-        client_certificate=write(
-            directory / "client.crt", certificate_pem(sign(name("client"), client_key, ca_name, ca_key, end_entity))
-        ),
+        client_certificate=write(directory / "client.crt", certificate_pem(client)),
         client_key=write(directory / "client.key", key_pem(client_key)),
     )
 

@@ -15,8 +15,8 @@ from tests.server_process import ServerProcess, free_port
 
 HOST = "127.0.0.1"
 
-# The settings of the servers that Kazoo's cluster starts, in our terms: the superuser is super:test, no limit on connections from
-# one address, every four-letter word, reconfig on; the SASL users are those of its JAAS file.
+# The settings of the servers that Kazoo's cluster starts, in our terms: the superuser is super:test, no limit on
+# connections from one address, every four-letter word, reconfig on; the SASL users are those of its JAAS file.
 CONFIGURATION = """\
 tick_ms = 2000
 [client.tls]

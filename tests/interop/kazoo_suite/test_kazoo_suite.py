@@ -18,6 +18,7 @@ TESTS_IN_THE_WHEEL = 493
 # The tests mostly wait for timeouts, so there can be more of them at a time than cores.
 WORKERS = 6
 RUN_TIMEOUT_S = 900
+NOT_PASSED = ("failure", "error", "skipped")
 
 
 def test_kazoos_own_tests_pass_on_one_member(parts: Parts, tmp_path: Path) -> None:
@@ -32,9 +33,9 @@ def test_kazoos_own_tests_pass_on_one_member(parts: Parts, tmp_path: Path) -> No
         parts.module(module, package)
     report = tmp_path / "report.xml"
     command = [
-        sys.executable, "-m", "pytest", "-c", os.devnull, f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "no:twisted",
-        "-p", "tests.interop.kazoo_suite.plugin", "-q", f"-n{WORKERS}", "--dist=loadscope", f"--junitxml={report}",
-        f"--basetemp={tmp_path / 'temp'}", str(kazoo_tests()),
+        sys.executable, "-m", "pytest", "-q", "-c", os.devnull, f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'temp'}",
+        "-pno:cacheprovider", "-pno:twisted", "-ptests.interop.kazoo_suite.plugin",
+        f"-n{WORKERS}", "--dist=loadscope", f"--junitxml={report}", str(kazoo_tests()),
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
@@ -59,7 +60,7 @@ def read_outcomes(report: Path) -> dict[str, str]:
     """Each test of a JUnit report with what came of it: "passed", or how it ended and its first line of reason."""
     outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        endings = [f"{child.tag}: {child.get('message')}" for child in case if child.tag in ("failure", "error", "skipped")]
+        endings = [f"{child.tag}: {child.get('message')}" for child in case if child.tag in NOT_PASSED]
         outcomes[f"{case.get('classname')}::{case.get('name')}"] = endings[0] if endings else "passed"
     return outcomes
 
