@@ -28,9 +28,7 @@ class JournalMember:
         self.reactor = PumpReactor()
         self.journal = Journal()
         self.errors: list[BaseException] = []
-        options = StorageOptions(
-            str(data_dir), member, cell, segment_bytes, checkpoint_interval_ms, checkpoint_bytes
-        )
+        options = StorageOptions(str(data_dir), member, cell, segment_bytes, checkpoint_interval_ms, checkpoint_bytes)
         self.replica = Replica(self.reactor, options, self.journal, self.errors.append, files)
 
     def start(self) -> JournalMember:

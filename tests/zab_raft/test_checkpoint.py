@@ -9,8 +9,8 @@ from znoded.zab_raft import checkpoint as checkpoint_module
 from znoded.zab_raft import increment as increment_module
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.errors import CheckpointDamaged, CheckpointFailed
-from znoded.zab_raft.increment import IncrementReader, Portion, portions, write_increment
 from znoded.zab_raft.files import Files
+from znoded.zab_raft.increment import Changes, IncrementReader, Portion, portions, write_increment
 
 
 def table(store: Checkpoint, name: bytes) -> dict[bytes, bytes]:
@@ -71,7 +71,10 @@ def test_map_grows_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("small_transactions")
 def test_increment_of_many_transactions_counts_as_one(tmp_path: Path) -> None:
     store = Checkpoint(str(tmp_path))
-    changes = {b"nodes": [(b"/%d" % number, b"1") for number in range(50)], b"kinds": [(b"/1", b"2"), (b"/2", None)]}
+    changes: Changes = {
+        b"nodes": [(b"/%d" % number, b"1") for number in range(50)],
+        b"kinds": [(b"/1", b"2"), (b"/2", None)],
+    }
     store.write(changes, 9, 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.mdb", "lock.mdb"]
     store.close()
@@ -134,7 +137,9 @@ def test_increment_file_comes_back_as_it_was(tmp_path: Path) -> None:
     write_increment(Files(), str(tmp_path / "increment"), parts, 12, 3)
     reader = IncrementReader(str(tmp_path / "increment"))
     assert (reader.index, reader.term) == (12, 3)
-    assert [(portion.table, portion.items) for portion in reader.portions()] == [(part.table, part.items) for part in parts]
+    assert [(portion.table, portion.items) for portion in reader.portions()] == [
+        (part.table, part.items) for part in parts
+    ]
 
 
 def test_portions_are_sorted_and_small() -> None:

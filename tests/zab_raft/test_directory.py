@@ -50,7 +50,7 @@ def test_directory_in_use_is_refused_with_the_pid_of_its_user(tmp_path: Path) ->
 
 
 def test_lock_of_a_dead_process_is_free(tmp_path: Path) -> None:
-    program = "import sys, os; from znoded.zab_raft.directory import DataDirectory; DataDirectory(sys.argv[1], 1); os._exit(9)"
+    program = "import os, sys; from znoded.zab_raft.directory import *; DataDirectory(sys.argv[1], 1); os._exit(9)"
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)]).returncode == 9
     DataDirectory(str(tmp_path), member=1).close()
 

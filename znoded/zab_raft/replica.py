@@ -36,8 +36,9 @@ BATCH_BYTES_LIMIT = 1 << 22
 class StateMachine(Protocol):
     """What the replica drives. All calls come in the reactor's thread."""
 
-    dirty_bytes: int
-    """About how many bytes `take_changes` would return."""
+    @property
+    def dirty_bytes(self) -> int:
+        """About how many bytes `take_changes` would return."""
 
     def load(self, read_table: ReadTable) -> None:
         """Become the state that these tables hold."""
