@@ -28,7 +28,7 @@ def is_counter(key: str) -> bool:
     """Whether a figure of `mntr` only ever grows while the process lives."""
     if key in GAUGES_THAT_COUNT:
         return False
-    return key.startswith(("cnt_", "sum_", "packets_")) or key.endswith(("_count", "_bytes_total"))
+    return key.startswith("packets_") or key.endswith(("_count", "_expired", "_rejected"))
 
 
 class MemberCollector(Collector):
