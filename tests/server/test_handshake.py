@@ -156,7 +156,7 @@ def test_connections_of_an_address_have_a_limit() -> None:
     assert not house.connect().transport.aborted
 
 
-@pytest.mark.parametrize("length", [-1, 0, 8, 43, 2**31 - 1, 1_048_576])
+@pytest.mark.parametrize("length", [-1, 0, 8, 27, 2**31 - 1, 1_048_576])
 def test_a_first_frame_that_is_no_connect_request_is_closed_without_a_word(house: House, length: int) -> None:
     client = house.connect()
     client.send(i4(length) + b"x" * 20)

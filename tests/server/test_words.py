@@ -30,6 +30,12 @@ class Live:
     heard_ms: int = 7_000
 
 
+def one_packet_received() -> RequestStats:
+    stats = RequestStats()
+    stats.packets_received = 1
+    return stats
+
+
 @dataclass(eq=False)
 class Connection:
     host: str = "127.0.0.1"
@@ -39,15 +45,11 @@ class Connection:
     is_blocked: bool = False
     pending: deque[Any] | None = None
     accepted_ms: int = 5_000
-    packets_received: int = 1
-    packets_sent: int = 0
+    stats: RequestStats = field(default_factory=one_packet_received)
     last_op: int = 0
     last_xid: int = -1
     last_zxid: int = 0
     last_latency_ms: float = 0.0
-    min_latency_ms: float = 0.0
-    avg_latency_ms: float = 0.0
-    max_latency_ms: float = 0.0
 
 
 class Sessions:
@@ -128,19 +130,20 @@ def ask(words: Words, word: bytes, argument: bytes = b"") -> str:
 
 
 def busy_connection() -> Connection:
+    stats = RequestStats()
+    stats.packets_received = 4
+    stats.packets_sent = 3
+    stats.answered(1, 0.2)
+    stats.answered(1, 5.1)
     return Connection(
         session_id=0x10000194AAB0001,
         live=Live(),
-        packets_received=4,
-        packets_sent=3,
+        stats=stats,
         pending=deque([None]),
         last_op=Op.GET_DATA,
         last_xid=3,
         last_zxid=0x5F,
         last_latency_ms=1.9,
-        min_latency_ms=0.2,
-        avg_latency_ms=2.5,
-        max_latency_ms=5.1,
     )
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from znoded.server.member import Member
 
 
+#: The Stat and the length of the data, which do not count as data.
+NODE_OVERHEAD_BYTES = 72
+
+
 class Figures:
     """The `ServerView` of one member."""
 
@@ -80,7 +84,8 @@ class Figures:
 
     @property
     def data_bytes(self) -> int:
-        return self._member.tree.data_bytes
+        nodes = self._member.tree.nodes
+        return sum(map(len, nodes)) + sum(map(len, nodes.values())) - NODE_OVERHEAD_BYTES * len(nodes)
 
     @property
     def sessions(self) -> SessionTracker:
@@ -100,7 +105,8 @@ class Figures:
 
     def ephemerals(self) -> Iterable[tuple[int, Collection[bytes]]]:
         """The id of each session that has ephemeral nodes, with their paths."""
-        return ((session.id, session.ephemerals) for session in self._member.tree.sessions.values() if session.ephemerals)
+        sessions = self._member.tree.sessions.values()
+        return ((session.id, session.ephemerals) for session in sessions if session.ephemerals)
 
     def directory_bytes(self) -> tuple[int, int]:
         """Sizes on disk of the checkpoint and of the log."""

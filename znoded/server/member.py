@@ -23,9 +23,9 @@ from znoded.server.listeners import Listeners
 from znoded.server.pipeline import Pipeline
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
-from znoded.server.words import EVERY_WORD, Words
-from znoded.tree.proposals import new_term
+from znoded.server.words import Words
 from znoded.tree.options import TreeOptions
+from znoded.tree.proposals import new_term
 from znoded.tree.tree import Tree
 from znoded.watches.table import Watches
 from znoded.zab_raft.replica import Replica, StorageOptions
@@ -77,7 +77,6 @@ class Member:
         self._reactor = reactor
         self.listeners = Listeners(reactor)
         self.words = Words(Figures(self), config.words.allow)
-        self._admin_words = Words(Figures(self), (EVERY_WORD,))
         self._housekeeping = Housekeeping(self, reactor)
         self._proposed = 0
         self._applied = 0
@@ -132,7 +131,7 @@ class Member:
 
     def render_word(self, word: bytes) -> bytes:
         """The answer to a four-letter word, whatever the allow-list for clients says."""
-        return self._admin_words.answer(word, b"")
+        return self.words.render(word)
 
     # ---- clocks and numbers
 

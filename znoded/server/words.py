@@ -336,7 +336,7 @@ def _connection_line(connection: ConnectionView) -> str:
     """The part that `stat` and `cons` share, open at its end. In brackets: 1 to read from, 4 with output queued."""
     interest = 5 if connection.is_blocked else 1
     queued = len(connection.pending or ())
-    received, sent = connection.packets_received, connection.packets_sent
+    received, sent = connection.stats.packets_received, connection.stats.packets_sent
     return f" {_address(connection)}[{interest}](queued={queued},recved={received},sent={sent}"
 
 
@@ -354,9 +354,9 @@ def _session_part(connection: ConnectionView, boot_ms: float) -> str:
         "lzxid": _hex(connection.last_zxid),
         "lresp": live.heard_ms,
         "llat": int(connection.last_latency_ms),
-        "minlat": int(connection.min_latency_ms),
-        "avglat": int(connection.avg_latency_ms),
-        "maxlat": int(connection.max_latency_ms),
+        "minlat": int(connection.stats.latency_min_ms),
+        "avglat": int(connection.stats.latency_avg_ms),
+        "maxlat": int(connection.stats.latency_max_ms),
     }
     return "".join(f",{key}={value}" for key, value in parts.items())
 
