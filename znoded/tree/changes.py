@@ -1,6 +1,6 @@
 """The recent changes, kept so that persistent watches catch up after a reconnect.
 
-They lie packed in chunks of bytes, which are also what the checkpoint stores: a million changes are some hundred objects.
+They lie packed in chunks of bytes, which are also what the checkpoint stores: a million changes are few objects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from znoded.tree.paths import parent_of
 #: zxid, event type, path
 Change: TypeAlias = tuple[int, int, bytes]
 
-CHUNK_BYTES = 64 * 1024
+#: How many changes are kept as they are, to be cheap to append to, before they are packed.
+CHUNK_CHANGES = 1024
 LIMIT_BYTES = 16 * 1024 * 1024
 
 _CHANGE = struct.Struct(">qbi")  # zxid, event type, length of the path that follows
@@ -32,28 +33,27 @@ class RecentChanges:
         self._limit_bytes = limit_bytes
         #: All changes after this zxid are here.
         self.floor_zxid = 0
-        self._closed: dict[int, bytes] = {}  # by the first zxid in each
-        self._closed_bytes = 0
-        self._open = bytearray()
-        self._open_first_zxid = 0
-        self._last_zxid = -1
-        self._last_begin = 0  # where the changes of the last zxid begin in the open chunk
-        self._dirty: set[int] = set()
+        self._chunks: dict[int, bytes] = {}  # by the first zxid in each
+        self._chunks_bytes = 0
+        self._newest: list[Change] = []  # what will be the next chunk
+        self._newest_stored_zxid = 0  # how far of it the last checkpoint has
+        self._dirty: set[int] = set()  # chunks that the last checkpoint does not have, or has although they are dropped
 
     def add(self, zxid: int, event_type: int, path: bytes) -> None:
         """Append a change; zxids do not go down."""
-        if zxid != self._last_zxid:
-            self._begin(zxid)
-        self._open += _CHANGE.pack(zxid, event_type, len(path)) + path
+        newest = self._newest
+        if len(newest) >= CHUNK_CHANGES and newest[-1][0] != zxid:
+            self._close_chunk()
+        newest.append((zxid, event_type, path))
 
     def forget(self, zxid: int) -> None:
-        """Take back the changes of `zxid`, which must be the last."""
-        if zxid == self._last_zxid:
-            del self._open[self._last_begin :]
-            self._last_zxid = -1
+        """Take back the changes of `zxid`, which are the last."""
+        newest = self._newest
+        while newest and newest[-1][0] == zxid:
+            newest.pop()
 
     def since(self, zxid: int) -> Iterator[Change] | None:
-        """The changes after `zxid`, oldest first, with those of the parents' children; None if some are not kept any more."""
+        """The changes after `zxid`, oldest first, with those of the parents' children; None if some are dropped."""
         return None if zxid < self.floor_zxid else self._after(zxid)
 
     def matching(self, zxid: int, exact: set[bytes], recursive: Iterable[bytes]) -> list[Change] | None:
@@ -75,57 +75,61 @@ class RecentChanges:
 
     def take_dirty(self) -> list[tuple[bytes, bytes | None]]:
         """The chunks that changed since the last time, for the checkpoint: key and value, None for a dropped one."""
-        dirty, self._dirty = sorted(self._dirty), set()
-        return [(_KEY.pack(first_zxid), self._chunk(first_zxid)) for first_zxid in dirty]
+        taken = [(_KEY.pack(first_zxid), self._chunks.get(first_zxid)) for first_zxid in sorted(self._dirty)]
+        self._dirty.clear()
+        newest = self._newest
+        if newest and newest[-1][0] > self._newest_stored_zxid:
+            self._newest_stored_zxid = newest[-1][0]
+            taken.append((_KEY.pack(newest[0][0]), _pack(newest)))
+        return taken
 
     def restore_dirty(self, keys: Iterable[bytes]) -> None:
         """The checkpoint of these chunks failed."""
         self._dirty.update(_KEY.unpack(key)[0] for key in keys)
+        if self._newest:
+            self._dirty.discard(self._newest[0][0])
+        self._newest_stored_zxid = 0
 
     def load(self, chunks: Iterable[tuple[bytes, bytes]], floor_zxid: int) -> None:
         """Begin with the chunks of a checkpoint."""
-        self._closed = {_KEY.unpack(key)[0]: chunk for key, chunk in sorted(chunks)}
-        self._closed_bytes = sum(map(len, self._closed.values()))
+        self._chunks = {_KEY.unpack(key)[0]: chunk for key, chunk in sorted(chunks)}
+        self._chunks_bytes = sum(map(len, self._chunks.values()))
         self.floor_zxid = floor_zxid
 
-    def _begin(self, zxid: int) -> None:
-        """Changes of another zxid follow. A chunk never ends within those of one zxid."""
-        if len(self._open) >= CHUNK_BYTES:
-            self._close_chunk()
-        if not self._open:
-            self._open_first_zxid = zxid
-        self._last_zxid = zxid
-        self._last_begin = len(self._open)
-        self._dirty.add(self._open_first_zxid)
-
     def _close_chunk(self) -> None:
-        self._closed[self._open_first_zxid] = bytes(self._open)
-        self._closed_bytes += len(self._open)
-        self._open.clear()
-        while self._closed_bytes > self._limit_bytes:
-            first_zxid = next(iter(self._closed))
-            dropped = self._closed.pop(first_zxid)
-            self._closed_bytes -= len(dropped)
+        """Pack the newest changes, all of them: a chunk never ends within the changes of one zxid."""
+        first_zxid = self._newest[0][0]
+        self._chunks[first_zxid] = _pack(self._newest)
+        self._chunks_bytes += len(self._chunks[first_zxid])
+        self._dirty.add(first_zxid)
+        self._newest.clear()
+        while self._chunks_bytes > self._limit_bytes:
+            first_zxid = next(iter(self._chunks))
+            dropped = self._chunks.pop(first_zxid)
+            self._chunks_bytes -= len(dropped)
             self._dirty.add(first_zxid)
-            self.floor_zxid = _last_zxid_in(dropped)
-
-    def _chunk(self, first_zxid: int) -> bytes | None:
-        if first_zxid == self._open_first_zxid and self._open:
-            return bytes(self._open)
-        return self._closed.get(first_zxid)
+            self.floor_zxid = max(zxid for zxid, _, _ in _unpack(dropped))
 
     def _after(self, zxid: int) -> Iterator[Change]:
-        chunks = list(self._closed.items())
-        if self._open:
-            chunks.append((self._open_first_zxid, bytes(self._open)))
-        for index, (_, chunk) in enumerate(chunks):
-            if index + 1 < len(chunks) and chunks[index + 1][0] <= zxid:
-                continue  # all of this chunk is older
-            for change in _unpack(chunk):
-                if change[0] > zxid:
-                    yield change
-                    if change[1] != EventType.NODE_DATA_CHANGED:
-                        yield change[0], EventType.NODE_CHILDREN_CHANGED, parent_of(change[2])
+        chunks = list(self._chunks.items())
+        for (_, chunk), (next_first_zxid, _) in zip(chunks, [*chunks[1:], (zxid + 1, b"")], strict=True):
+            if next_first_zxid > zxid:
+                yield from _expand(_unpack(chunk), zxid)
+        yield from _expand(self._newest, zxid)
+
+
+def _expand(changes: Iterable[Change], after_zxid: int) -> Iterator[Change]:
+    """The changes after a zxid, with what they mean for the parents."""
+    for change in changes:
+        zxid, event_type, path = change
+        if zxid > after_zxid:
+            yield change
+            if event_type != EventType.NODE_DATA_CHANGED:
+                yield zxid, EventType.NODE_CHILDREN_CHANGED, parent_of(path)
+
+
+def _pack(changes: Iterable[Change]) -> bytes:
+    return b"".join([_CHANGE.pack(zxid, event_type, len(path)) + path for zxid, event_type, path in changes])
 
 
 def _unpack(chunk: bytes) -> Iterator[Change]:
@@ -134,7 +138,3 @@ def _unpack(chunk: bytes) -> Iterator[Change]:
         zxid, event_type, path_bytes = _CHANGE.unpack_from(chunk, position)
         position += _CHANGE.size + path_bytes
         yield zxid, event_type, chunk[position - path_bytes : position]
-
-
-def _last_zxid_in(chunk: bytes) -> int:
-    return max(zxid for zxid, _, _ in _unpack(chunk))

@@ -28,6 +28,7 @@ NEW_TERM = -20
 EXPIRY_SEQUENCE = -1
 
 _CACHED_IDENTITIES = 4096
+_unpack_int = INT.unpack_from
 
 
 def encode_command(
@@ -39,21 +40,21 @@ def encode_command(
 
 def end_of_buffer(record: bytes, position: int) -> int:
     """Where the buffer or string at `position` ends, null or not. Raises JuteError if that is beyond `record`."""
-    begin = position + 4
-    if begin <= len(record):
-        size_bytes: int = INT.unpack_from(record, position)[0]
-        if 0 <= size_bytes <= len(record) - begin:
-            return begin + size_bytes
-        if size_bytes == -1:
-            return begin
-    raise JuteError(f"no buffer at byte {position} of {len(record)}")
+    size_bytes = int_at(record, position)
+    end: int = position + 4 + size_bytes
+    if size_bytes >= 0 and end <= len(record):
+        return end
+    if size_bytes == -1:
+        return position + 4
+    raise JuteError(f"no buffer of {size_bytes} bytes at byte {position} of {len(record)}")
 
 
 def int_at(record: bytes, position: int) -> int:
     """The int at `position`. Raises JuteError."""
-    if position + 4 > len(record):
-        raise JuteError(f"no int at byte {position} of {len(record)}")
-    value: int = INT.unpack_from(record, position)[0]
+    try:
+        value: int = _unpack_int(record, position)[0]
+    except struct.error:
+        raise JuteError(f"no int at byte {position} of {len(record)}") from None
     return value
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: The znodes that nobody may delete (protocol facts 5.4).
 RESERVED = frozenset((b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"))
 
+_NODE_DELETED, _CHILDREN_CHANGED = int(EventType.NODE_DELETED), int(EventType.NODE_CHILDREN_CHANGED)
+
 
 def delete(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
     """op delete."""
@@ -62,7 +64,7 @@ def remove_node(tree: Tree, path: bytes) -> None:
     node = tree.nodes.pop(path)
     acl = tree.acls.pop(path, None)
     tree.nodes[parent] = with_child_deleted(tree.nodes[parent], zxid)
-    tree.unlink(path, owner_of(node))
+    tree.unlink(path, parent, owner_of(node))
     dirty.nodes.add(path)
     dirty.nodes.add(parent)
     if acl is not None:
@@ -71,9 +73,9 @@ def remove_node(tree: Tree, path: bytes) -> None:
         dirty.created.add(path)
     if tree.kinds.pop(path, None) is not None:
         dirty.kinds.add(path)
-    tree.changes.add(zxid, EventType.NODE_DELETED, path)
-    tree.events.append((EventType.NODE_DELETED, path, acl))
-    tree.events.append((EventType.NODE_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
+    tree.changes.add(zxid, _NODE_DELETED, path)
+    tree.events.append((_NODE_DELETED, path, acl))
+    tree.events.append((_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
     if path.startswith(quota.ROOT_SLASH):
         quota.limits_changed(tree, path)
     if tree.quotas:

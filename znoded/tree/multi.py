@@ -28,9 +28,9 @@ from znoded.jute.records import (
 from znoded.jute.stat import Stat
 from znoded.tree import quota
 from znoded.tree.acl import READ, Acls
-from znoded.tree.create import create_node
+from znoded.tree.create import Wanted, create_node
 from znoded.tree.delete import delete_node
-from znoded.tree.paths import check_path
+from znoded.tree.paths import check_path, parent_of
 from znoded.tree.refusal import Refused
 from znoded.tree.set_data import set_data_of
 from znoded.tree.znode import owner_of, version_of
@@ -71,16 +71,12 @@ def _all_refused(count: int, failed: int, err: ErrorCode) -> tuple[Result, ...]:
 
 def _carry_out(tree: Tree, time_ms: int, session: Session, identities: bytes, op: Op, request: Record) -> Result:
     match request:
-        case CreateRequest(path, data, acl, flags):
-            created_as = Op.CREATE_CONTAINER if flags == CreateFlags.CONTAINER else op
-            return _create(tree, time_ms, session, identities, created_as, path, data, acl, flags, None)
-        case CreateTtlRequest(path, data, acl, flags, ttl_ms):
-            # Inside a multi ZooKeeper goes by the flags alone: with plain ones this is a plain create.
-            if flags < CreateFlags.CONTAINER:
-                return _create(tree, time_ms, session, identities, Op.CREATE, path, data, acl, flags, None)
-            if flags == CreateFlags.CONTAINER:
-                return _create(tree, time_ms, session, identities, Op.CREATE_CONTAINER, path, data, acl, flags, None)
-            return _create(tree, time_ms, session, identities, op, path, data, acl, flags, ttl_ms)
+        case CreateRequest() | CreateTtlRequest():
+            op, wanted = _wanted(op, request)
+            path, stat = create_node(tree, time_ms, session, identities, wanted)
+            if op == Op.CREATE:
+                return op, CreateReply(path)
+            return Op.CREATE2, Create2Reply(path, Stat.decode(Reader(stat)))
         case DeleteRequest(path, version):
             delete_node(tree, identities, _not_null(path), version)
             return op, EmptyRecord()
@@ -93,24 +89,19 @@ def _carry_out(tree: Tree, time_ms: int, session: Session, identities: bytes, op
     raise JuteError(f"op {op} in a multi")
 
 
-def _create(
-    tree: Tree,
-    time_ms: int,
-    session: Session,
-    identities: bytes,
-    op: Op,
-    path: bytes | None,
-    data: bytes | None,
-    acl: Acls | None,
-    flags: int,
-    ttl_ms: int | None,
-) -> Result:
-    made, stat = create_node(
-        tree, time_ms, session, identities, op, _not_null(path), encode_buffer(data), acl or (), flags, ttl_ms
-    )
-    if op == Op.CREATE:
-        return Op.CREATE, CreateReply(made)
-    return Op.CREATE2, Create2Reply(made, Stat.decode(Reader(stat)))
+def _wanted(op: Op, request: CreateRequest | CreateTtlRequest) -> tuple[Op, Wanted]:
+    """The create that ZooKeeper makes of one in a multi: there the flags say more than the op."""
+    ttl_ms = None
+    if request.flags == CreateFlags.CONTAINER:
+        op = Op.CREATE_CONTAINER
+    elif isinstance(request, CreateTtlRequest):
+        if request.flags > CreateFlags.CONTAINER:
+            ttl_ms = request.ttl_ms
+        else:
+            op = Op.CREATE
+    data = encode_buffer(request.data)
+    is_container = op == Op.CREATE_CONTAINER
+    return op, Wanted(_not_null(request.path), data, request.acl or (), request.flags, is_container, ttl_ms)
 
 
 def _not_null(path: bytes | None) -> bytes:
@@ -156,9 +147,9 @@ class Undo:
             node = tree.nodes.get(path)
             if _place(node) != _place(before.node):
                 if node is not None:
-                    tree.unlink(path, owner_of(node))
+                    tree.unlink(path, parent_of(path), owner_of(node))
                 if before.node is not None:
-                    tree.link(path, owner_of(before.node))
+                    tree.link(path, parent_of(path), owner_of(before.node))
             _put_back(tree.nodes, path, before.node)
             _put_back(tree.created, path, before.created)
             _put_back(tree.acls, path, before.acl)

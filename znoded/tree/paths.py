@@ -12,7 +12,9 @@ _CHARACTERS = rb"""
   | \xe0[\xa0-\xbf][\x80-\xbf] | [\xe1-\xec][\x80-\xbf]{2} | \xed[\x80-\x9f][\x80-\xbf]
   | \xef[\xa4-\xbe][\x80-\xbf] | \xef\xbf[\x80-\xaf]
 """
-_VALID_PATH = re.compile(rb"/ | (?: / (?! \.{1,2} (?: / | \Z ) ) (?: %s )++ )++" % _CHARACTERS, re.VERBOSE)
+_NAME = rb"(?! \.{1,2} (?: / | \Z ) ) (?: %s )++" % _CHARACTERS
+_VALID_NAME = re.compile(_NAME, re.VERBOSE)
+_VALID_PATH = re.compile(rb"/ | (?: / %s )++" % _NAME, re.VERBOSE)
 
 
 def check_path(path: bytes) -> bool:
@@ -20,6 +22,11 @@ def check_path(path: bytes) -> bool:
     return _VALID_PATH.fullmatch(path) is not None
 
 
+def check_name(name: bytes) -> bool:
+    """Whether `name` may be the last part of a path."""
+    return _VALID_NAME.fullmatch(name) is not None
+
+
 def parent_of(path: bytes) -> bytes:
-    """The path of the parent, `path` being valid and not the root."""
+    """The path of the parent, `path` being valid; the root is its own."""
     return path[: path.rfind(b"/")] or b"/"

@@ -1,8 +1,7 @@
 """Quotas: limits on a subtree, and the usage that is kept beside them (protocol facts 11).
 
 Both are znodes that clients make: /zookeeper/quota/PATH/zookeeper_limits puts a quota on /PATH, zookeeper_stats beside
-it holds the usage as text. The text is the only place where the usage is kept, so it is in every checkpoint and the same
-at every member.
+it holds the usage as text. The usage is kept nowhere else, so it is in every checkpoint and the same at every member.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def find_quotas(tree: Tree) -> None:
 
 
 def parse_limits(text: bytes) -> Limits:
-    """The hard limits in a limits znode. Text that makes no sense limits nothing; ZooKeeper fails all writes below it."""
+    """The hard limits in a limits znode. Text that makes no sense limits nothing; in ZooKeeper it fails writes."""
     values: dict[bytes, int] = {}
     for item in re.split(rb"[,;]+", text.rstrip(b",;")) if text else ():
         key, _, value = item.rstrip(b"=").partition(b"=")

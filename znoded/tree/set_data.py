@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from znoded.tree.sessions import Session
     from znoded.tree.tree import Tree
 
+_DATA_CHANGED = int(EventType.NODE_DATA_CHANGED)
+
 
 def set_data(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
     """op setData: the reply is the Stat. A null path is a bad path here, like an empty one."""
@@ -42,8 +44,8 @@ def set_data_of(tree: Tree, time_ms: int, identities: bytes, path: bytes, data: 
         raise Refused(ErrorCode.BAD_VERSION)
     node = with_data(node, data, tree.zxid, time_ms)
     tree.replace(path, node)
-    tree.changes.add(tree.zxid, EventType.NODE_DATA_CHANGED, path)
-    tree.events.append((EventType.NODE_DATA_CHANGED, path, tree.acls.get(path)))
+    tree.changes.add(tree.zxid, _DATA_CHANGED, path)
+    tree.events.append((_DATA_CHANGED, path, tree.acls.get(path)))
     if tree.quotas:
         quota.count(tree, path, 0, added_bytes)
     if path.startswith(quota.ROOT_SLASH):

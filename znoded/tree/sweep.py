@@ -31,7 +31,7 @@ def sweep_candidates(tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, i
 
 
 def delete_container(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
-    """The internal op deleteContainer, for TTL nodes as well. Refused if the node is not as it was when this was decided."""
+    """The internal op deleteContainer, for TTL nodes as well. Refused if the node changed since this was decided."""
     reader = Reader(record)
     path, mzxid, pzxid = reader.ustring(), reader.long(), reader.long()
     if path is None or path not in tree.kinds:

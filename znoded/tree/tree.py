@@ -22,7 +22,6 @@ from znoded.tree.create import create, create2, create_container, create_ttl
 from znoded.tree.delete import delete
 from znoded.tree.multi import Undo, multi
 from znoded.tree.options import TreeOptions
-from znoded.tree.paths import parent_of
 from znoded.tree.quota import Limits
 from znoded.tree.refusal import Refused
 from znoded.tree.sessions import Session, close_session, create_session, expire_session
@@ -76,7 +75,7 @@ class Tree:
         self._make_reserved_nodes()
 
     def _make_reserved_nodes(self) -> None:
-        """The znodes of a new server. No command created them, so their parents did not count them (protocol facts 4)."""
+        """The znodes of a new server. No command created them, and no parent counted them (protocol facts 4)."""
         for path, aversion, children in (
             (b"/", 0, (b"/zookeeper",)),
             (b"/zookeeper", 0, (b"/zookeeper/config", b"/zookeeper/quota")),
@@ -108,7 +107,13 @@ class Tree:
             if act is None or sequence == EXPIRY_SEQUENCE:
                 INTERNAL_OPS.get(op, _unknown)(self, session_id, attach, command[record_at:])
                 return session_id, attach, sequence, 0, b""
-            session = self._admit(session_id, attach, sequence)
+            session = self.sessions.get(session_id)
+            if session is None:
+                raise Refused(ErrorCode.SESSION_EXPIRED)
+            if attach != session.attach or sequence != session.sequence + 1:
+                self._admit(session, attach, sequence)
+            session.sequence = sequence
+            self.dirty.sessions.add(session_id)
             body = act(self, time_ms, session, command[HEAD_BYTES:record_at], command[record_at:])
         except Refused as refused:
             return session_id, attach, sequence, refused.err, b""
@@ -116,22 +121,14 @@ class Tree:
             return session_id, attach, sequence, ErrorCode.MARSHALLING_ERROR, b""
         return session_id, attach, sequence, 0, body
 
-    def _admit(self, session_id: int, attach: int, sequence: int) -> Session:
-        """The session of a command that is the next in its session's order. Raises Refused for any other."""
-        session = self.sessions.get(session_id)
-        if session is None:
-            raise Refused(ErrorCode.SESSION_EXPIRED)
-        if attach != session.attach:
-            if attach < session.attach:
-                raise Refused(ErrorCode.SESSION_MOVED)
+    def _admit(self, session: Session, attach: int, sequence: int) -> None:
+        """Refuse a command that is not the next of its session, unless it is the first of a newer attach."""
+        if attach > session.attach:
             session.attach = attach
             session.sequence = 0
-            self.dirty.sessions.add(session_id)
-        if sequence != session.sequence + 1:
+            self.dirty.sessions.add(session.id)
+        if attach != session.attach or sequence != session.sequence + 1:
             raise Refused(ErrorCode.SESSION_MOVED)
-        session.sequence = sequence
-        self.dirty.sessions.add(session_id)
-        return session
 
     # ---- rights
 
@@ -164,23 +161,24 @@ class Tree:
         self.nodes[path] = node
         self.dirty.nodes.add(path)
 
-    def link(self, path: bytes, owner: int) -> None:
-        """A znode is its parent's child, and its owner's ephemeral if it has one."""
-        self.children.setdefault(parent_of(path), {})[path] = None
-        session = self.sessions.get(owner)
-        if session is not None:
-            session.own(path)
+    def link(self, path: bytes, parent: bytes, owner: int) -> None:
+        """A znode is a child of its parent, and an ephemeral of its owner if it has one."""
+        siblings = self.children.get(parent)
+        if siblings is None:
+            self.children[parent] = {path: None}
+        else:
+            siblings[path] = None
+        if owner in self.sessions:
+            self.sessions[owner].own(path)
 
-    def unlink(self, path: bytes, owner: int) -> None:
+    def unlink(self, path: bytes, parent: bytes, owner: int) -> None:
         """The opposite of `link`."""
-        parent = parent_of(path)
         siblings = self.children[parent]
         del siblings[path]
         if not siblings:
             del self.children[parent]
-        session = self.sessions.get(owner)
-        if session is not None:
-            session.disown(path)
+        if owner in self.sessions:
+            self.sessions[owner].disown(path)
 
     # ---- the checkpoint
 

@@ -50,37 +50,44 @@ def data_of(node: bytes) -> bytes:
 
 def version_of(node: bytes) -> int:
     """The count of data changes."""
-    return int(_INT.unpack_from(node, len(node) - _VERSION_AT)[0])
+    value: int = _INT.unpack_from(node, len(node) - _VERSION_AT)[0]
+    return value
 
 
 def aversion_of(node: bytes) -> int:
     """The count of ACL changes."""
-    return int(_INT.unpack_from(node, len(node) - _AVERSION_AT)[0])
+    value: int = _INT.unpack_from(node, len(node) - _AVERSION_AT)[0]
+    return value
 
 
 def owner_of(node: bytes) -> int:
     """The id of the session that an ephemeral belongs to, or NO_OWNER."""
-    return int(_LONG.unpack_from(node, len(node) - _OWNER_AT)[0])
+    value: int = _LONG.unpack_from(node, len(node) - _OWNER_AT)[0]
+    return value
 
 
 def children_count_of(node: bytes) -> int:
     """The number of children."""
-    return int(_INT.unpack_from(node, len(node) - _NUM_CHILDREN_AT)[0])
+    value: int = _INT.unpack_from(node, len(node) - _NUM_CHILDREN_AT)[0]
+    return value
 
 
 def mtime_of(node: bytes) -> int:
     """When the data was last changed, in ms since the epoch."""
-    return int(_LONG.unpack_from(node, len(node) - _MTIME_AT)[0])
+    value: int = _LONG.unpack_from(node, len(node) - _MTIME_AT)[0]
+    return value
 
 
 def mzxid_of(node: bytes) -> int:
     """The zxid of the last change of the data."""
-    return int(_LONG.unpack_from(node, len(node) - _MZXID_AT)[0])
+    value: int = _LONG.unpack_from(node, len(node) - _MZXID_AT)[0]
+    return value
 
 
 def pzxid_of(node: bytes) -> int:
     """The zxid of the last creation or deletion of a child."""
-    return int(_LONG.unpack_from(node, len(node) - _PZXID_AT)[0])
+    value: int = _LONG.unpack_from(node, len(node) - _PZXID_AT)[0]
+    return value
 
 
 def next_count(count: int) -> int:
