@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -211,4 +212,5 @@ def test_twistd_fails_when_the_port_is_taken(tmp_path: Path) -> None:
 def test_twistd_serves_and_ends_in_good_order_on_sigterm(tmp_path: Path) -> None:
     with ServerProcess(tmp_path) as server:
         assert server.serves()
-        assert server.stop() == 0
+        assert server.stop() == -signal.SIGTERM
+    assert "Server Shut Down." in server.log_path.read_text()
