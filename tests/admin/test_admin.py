@@ -78,7 +78,9 @@ def test_the_member_is_ready_only_while_it_serves(site: AdminSite, words: Canned
 
 
 def test_a_page_that_is_not_there_is_not_found(site: AdminSite) -> None:
-    assert get(site, "nothing")[0] == 404
+    status, text = get(site, "nothing/at/all")
+    assert status == 404
+    assert "/metrics" in text
 
 
 def test_metrics_are_the_figures_of_mntr(site: AdminSite) -> None:

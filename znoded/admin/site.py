@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from twisted.web.http import Request
-from twisted.web.pages import notFound
-from twisted.web.resource import IResource, Resource
+from twisted.web.http import NOT_FOUND, Request
+from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 from znoded.admin.commands import Commands
@@ -15,11 +14,17 @@ from znoded.garbage_collection import GarbageCollection
 
 
 class Pages(Resource):
-    """The root; whatever has no page leads to the list of pages."""
+    """The root; what has no page leads to the list of pages."""
 
-    def getChild(self, path: bytes, request: Request) -> IResource:
+    def getChild(self, path: bytes, request: Request) -> Resource:
         """What there is under a name that no page has."""
-        return notFound("No such page", "There are /healthz, /readyz, /metrics and /commands.")
+        return self
+
+    def render(self, request: Request) -> bytes:
+        """Name the pages there are."""
+        request.setResponseCode(NOT_FOUND)
+        request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+        return b"No such page. There are /healthz, /readyz, /metrics and /commands.\n"
 
 
 class AdminSite(Site):
