@@ -55,13 +55,13 @@ def with_identities(held: tuple[Identity, ...], gained: tuple[Identity, ...]) ->
 def sasl_step(connection: ClientConnection, token: bytes, config: AuthConfig) -> bytes | None:
     """One step of SASL DIGEST-MD5 (protocol facts 13): the server's token, or None where SASL is not configured.
 
-    Raises SaslFailure. After the last step the connection has the user's identity; the user named super is the superuser.
+    Raises SaslFailure. After the last step the connection has the user's identity; the user `super` is the superuser.
     """
     if not config.sasl_users:
         return None
     if connection.sasl is None:
         connection.sasl = DigestMd5Server(config.sasl_users, secrets.token_bytes(NONCE_BYTES))
-    answer = connection.sasl.step(token)
+    answer: bytes = connection.sasl.step(token)
     user = connection.sasl.authorization_id
     if user is not None:
         connection.sasl = None

@@ -53,13 +53,14 @@ class ClientConnection(Protocol):
 
     __slots__ = (
         "_chunks", "_have_bytes", "_need_bytes", "_reading", "_sender", "accepted_ms", "attach", "host", "identities",
-        "identities_record", "last_latency_ms", "last_op", "last_xid", "last_zxid", "live", "member", "out", "out_bytes",
-        "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats", "touched",
+        "identities_record", "last_latency_ms", "last_op", "last_received", "last_xid", "last_zxid", "live", "member",
+        "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats",
+        "touched", "writes_answered",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
         self.member = member
-        self.state = State.NEW
+        self.state: State = State.NEW
         self.session_id = 0
         self.live: LiveSession | None = None
         self.attach = 0
@@ -82,7 +83,9 @@ class ClientConnection(Protocol):
         self.last_op = 0
         self.last_xid = -1
         self.last_zxid = 0
+        self.last_received = 0.0  # when the write answered last was received
         self.last_latency_ms = 0.0
+        self.writes_answered = 0  # since the last flush
 
     # ---- life
 
@@ -109,6 +112,11 @@ class ClientConnection(Protocol):
         self._chunks.clear()
         self.out.clear()
         self.member.connection_lost(self)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection is closed, or about to be once what was written has left."""
+        return self.state is State.ENDED
 
     def finish(self) -> None:
         """Send what is waiting, then close. Nothing received from now on is looked at."""
@@ -170,7 +178,7 @@ class ClientConnection(Protocol):
 
     def go_on(self) -> None:
         """Read on, if the reason for the pause is gone: first what was received before it."""
-        if self._reading or self.state is State.ENDED or self.is_stalled():
+        if self._reading or self.has_ended or self.is_stalled():
             return
         self._reading = True
         if self._chunks:
@@ -178,7 +186,7 @@ class ClientConnection(Protocol):
             self._chunks.clear()
             self._have_bytes = 0
             self._consume(data)
-        if self._reading and self.state is not State.ENDED:
+        if self._reading and not self.has_ended:
             transport: Any = self.transport
             transport.resumeProducing()
 

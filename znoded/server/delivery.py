@@ -69,8 +69,10 @@ class Delivery:
     def flush(self) -> None:
         """Send what the batch made."""
         touched, self._to_flush = self._to_flush, []
+        count_writes = self._member.pipeline.count_writes
         for connection in touched:
             connection.touched = False
+            count_writes(connection)
             connection.flush()
             connection.check_output_limit()
             connection.go_on()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
+from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IAddress, IListeningPort
-from twisted.internet.protocol import Factory, ServerFactory
+from twisted.internet.protocol import ServerFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from znoded.config import ClientConfig
 from znoded.server.connection import ClientConnection
-from znoded.server.tls import server_context_factory
+from znoded.server.tls import ReloadingContext
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
@@ -30,7 +30,7 @@ class ClientFactory(ServerFactory):
     def __init__(self, member: Member) -> None:
         self._member = member
 
-    def buildProtocol(self, addr: IAddress) -> ClientConnection:
+    def buildProtocol(self, addr: IAddress | None) -> ClientConnection:
         connection = ClientConnection(self._member)
         connection.factory = self
         return connection
@@ -47,16 +47,16 @@ class Listeners:
     @inlineCallbacks
     def open(self, config: ClientConfig, member: Member) -> Any:
         """Listen on every endpoint of the configuration. Fails with CannotListenError."""
-        factory: Factory = ClientFactory(member)
+        factory = ClientFactory(member)
         for endpoint in config.listen:
             self._plain.append((yield self._listen(endpoint, factory)))
         if config.tls is not None:
-            secure = TLSMemoryBIOFactory(server_context_factory(config.tls), False, factory)
+            secure = TLSMemoryBIOFactory(ReloadingContext(config.tls), False, factory)
             secure.noisy = False
             for endpoint in config.tls.listen:
                 self._tls.append((yield self._listen(endpoint, secure)))
 
-    def _listen(self, endpoint: str, factory: Factory) -> Deferred[IListeningPort]:
+    def _listen(self, endpoint: str, factory: Any) -> Deferred[IListeningPort]:
         if endpoint.startswith("tcp") and "backlog=" not in endpoint:
             endpoint = f"{endpoint}:backlog={BACKLOG}"
         listening: Deferred[IListeningPort] = serverFromString(self._reactor, endpoint).listen(factory)
@@ -72,11 +72,11 @@ class Listeners:
         """Where it listens with the TLS of the configuration."""
         return [port.getHost() for port in self._tls]
 
-    def close(self) -> DeferredList:
+    def close(self) -> Deferred[list[None]]:
         """Stop accepting connections; those that are open stay."""
         ports = self._plain + self._tls
         self._plain, self._tls = [], []
-        return DeferredList([Deferred.fromCoroutine(_stopped(port)) for port in ports])
+        return gatherResults([Deferred.fromCoroutine(_stopped(port)) for port in ports])
 
 
 async def _stopped(port: IListeningPort) -> None:

@@ -65,7 +65,7 @@ class Member:
                 x509_ids=config.client.tls is not None and config.client.tls.client_ca is not None,
             )
         )
-        self.watches = Watches()
+        self.watches: Watches[ClientConnection] = Watches()
         self.stats = RequestStats()
         self.admission = Admission(config.limits)
         self.sessions = SessionTracker(config.tick_ms, self.monotonic_ms())

@@ -86,7 +86,7 @@ class PlainSender(Sender):
 
 @implementer(IPushProducer)
 class QueuedSender(Sender):
-    """For transports that transform what they carry (TLS): all goes through the transport, which tells when it is full."""
+    """For transports that transform what they carry (TLS): all goes through them, and they say when they are full."""
 
     __slots__ = ()
 
