@@ -1,0 +1,203 @@
+"""A recorded run is cut at every operation, and its writes at every byte. Each restart keeps what was acknowledged."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.crash.recording import Disk, Operation, RecordingFiles
+from tests.zab_raft.members import JournalMember, commands_in
+from znoded.zab_raft import checkpoint as checkpoint_module
+from znoded.zab_raft import increment as increment_module
+from znoded.zab_raft.checkpoint import Checkpoint
+from znoded.zab_raft.increment import Portion
+from znoded.zab_raft.recovery import Recovery
+
+SEGMENT_BYTES = 1024
+
+
+@dataclass
+class Recording:
+    """What was done, in order, and when how many commands had been acknowledged: (number of operations, of commands)."""
+
+    operations: list[Operation]
+    commands: list[bytes]
+    batch_ends: set[int]
+    acknowledged: list[tuple[int, int]]
+
+    def acknowledged_before(self, operations: int) -> int:
+        return max((commands for position, commands in self.acknowledged if position <= operations), default=0)
+
+    def check(self, found: list[bytes], operations: int) -> None:
+        """`found` is what a restart has after a crash behind so many operations."""
+        assert found == self.commands[: len(found)], "something else than what was proposed, in its order"
+        assert len(found) in self.batch_ends, "half a batch"
+        assert len(found) >= self.acknowledged_before(operations), "acknowledged and lost"
+
+
+@pytest.fixture(scope="module")
+def small_transactions() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(increment_module, "PORTION_ITEMS", 3)
+        patch.setattr(checkpoint_module, "TRANSACTION_ITEMS", 6)
+        yield
+
+
+@pytest.fixture(scope="module")
+def recording(small_transactions: None) -> Recording:
+    """Two lives of a member, with full segments, checkpoints of one and of several transactions, and a restart between."""
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        files = RecordingFiles(Path(directory) / "data")
+        note_commits(patch, files)
+        recorded = Recording(files.operations, [], {0}, [])
+        for life in range(2):
+            member = JournalMember(Path(directory) / "data", files, SEGMENT_BYTES).start()
+            for number in range(12):
+                batch = [b"%d.%d.%d " % (life, number, each) + b"x" * (37 * number % 90) for each in range(number % 4 + 1)]
+                member.journal.on_applied = lambda _: recorded.acknowledged.append(
+                    (len(files.operations), len(member.journal.commands))
+                )
+                recorded.commands += batch
+                recorded.batch_ends.add(len(recorded.commands))
+                member.write(*batch)
+                if number in (3, 10):
+                    member.checkpoint()
+            member.stop()
+    return recorded
+
+
+def note_commits(patch: pytest.MonkeyPatch, files: RecordingFiles) -> None:
+    commit = Checkpoint._commit
+
+    def noted_commit(self: Checkpoint, group: list[Portion], position: tuple[int, int] | None) -> None:
+        commit(self, group, position)
+        files.note_commit(f"{self._path}/data.mdb")
+
+    patch.setattr(Checkpoint, "_commit", noted_commit)
+
+
+@pytest.fixture
+def directories() -> Iterator[Callable[[], Path]]:
+    """Fresh directories, in memory where there is such a place: what counts here is content, not durability."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+
+        def fresh() -> Path:
+            path = Path(directory) / "data"
+            shutil.rmtree(path, ignore_errors=True)
+            return path
+
+        yield fresh
+
+
+def test_recording_holds_what_it_is_about(recording: Recording) -> None:
+    kinds = {operation.kind for operation in recording.operations}
+    assert kinds == {"create", "allocate", "write", "sync", "rename", "remove", "sync_directory", "commit"}
+    renamed = [operation.target for operation in recording.operations if operation.kind == "rename"]
+    assert sum(name.startswith("log/") for name in renamed) > 5
+    assert "state/increment" in renamed
+    assert recording.acknowledged_before(len(recording.operations)) == len(recording.commands)
+
+
+def test_acknowledged_commands_survive_a_kill_after_any_operation(
+    recording: Recording, directories: Callable[[], Path]
+) -> None:
+    for count in range(len(recording.operations) + 1):
+        directory = Disk(recording.operations[:count]).after_kill(directories())
+        recording.check(commands_in(directory), count)
+
+
+def test_acknowledged_commands_survive_a_power_cut_after_any_operation(
+    recording: Recording, directories: Callable[[], Path]
+) -> None:
+    for count in range(len(recording.operations) + 1):
+        directory = Disk(recording.operations[:count]).after_power_cut(directories())
+        recording.check(commands_in(directory), count)
+
+
+def test_acknowledged_commands_survive_a_power_cut_that_keeps_some_unsynced_sectors(
+    recording: Recording, directories: Callable[[], Path]
+) -> None:
+    for count in range(len(recording.operations) + 1):
+        directory = Disk(recording.operations[:count]).after_power_cut_with_luck(directories(), seed=count)
+        recording.check(commands_in(directory), count)
+
+
+def test_last_write_cut_at_every_byte_loses_only_itself(recording: Recording, directories: Callable[[], Path]) -> None:
+    last = records(recording.operations)[-1]
+    for length in range(len(recording.operations[last].data)):
+        directory = Disk(cut(recording.operations, last, length)).after_kill(directories())
+        recording.check(commands_in(directory), last)
+
+
+def test_every_write_of_the_log_cut_at_every_byte_is_a_torn_tail(
+    recording: Recording, directories: Callable[[], Path]
+) -> None:
+    for number in records(recording.operations):
+        operation = recording.operations[number]
+        whole = Disk(recording.operations[:number]).after_kill(directories())
+        checkpoint = Checkpoint(str(whole / "state"))
+        before = list(Recovery(str(whole / "log"), checkpoint.index, checkpoint.term).records())
+        checkpoint.close()
+        segment = max((whole / "log").glob("*.log"))
+        content = bytearray(segment.read_bytes())
+        needed = operation.data.rstrip(b"\0")  # the zeros behind are on the disk already
+        for position, byte in enumerate(needed[:-1], operation.offset):
+            content[position] = byte
+            segment.write_bytes(content)
+            assert list(Recovery(str(whole / "log"), checkpoint.index, checkpoint.term).records()) == before
+
+
+@pytest.mark.parametrize("outcome", ["kill", "power cut"])
+def test_crash_during_the_restart_after_a_crash_loses_nothing(
+    recording: Recording, directories: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    for count in range(0, len(recording.operations), 23):
+        directory = Disk(recording.operations[:count]).after_kill(directories())
+        files = RecordingFiles(directory)
+        with monkeypatch.context() as patch:
+            note_commits(patch, files)
+            member = JournalMember(directory, files, SEGMENT_BYTES).start()
+            member.write(b"after the restart")
+            member.stop()
+        found = member.journal.commands[:-1]
+        # The restart worked on what the first life had made durable, or on what the kill had left of it.
+        before = [*recording.operations[:count], *synced(recording.operations[:count])]
+        for later in range(len(files.operations)):
+            disk = Disk([*before, *renumbered(files.operations[:later])])
+            path = disk.after_kill(directories()) if outcome == "kill" else disk.after_power_cut(directories())
+            after = commands_in(path)
+            assert after[: len(found)] == found
+            assert after[len(found) :] in ([], [b"after the restart"])
+
+
+def records(operations: list[Operation]) -> list[int]:
+    """Which of the operations write a batch to the log."""
+    segments = {each.file for each in operations if each.kind == "create" and each.path == "log/spare"}
+    return [
+        number
+        for number, each in enumerate(operations)
+        if each.kind == "write" and each.file in segments and each.offset > 0
+    ]
+
+
+def cut(operations: list[Operation], number: int, length: int) -> list[Operation]:
+    last = operations[number]
+    return [*operations[:number], last._replace(data=last.data[:length])]
+
+
+def synced(operations: list[Operation]) -> list[Operation]:
+    """Operations that make all of `operations` durable."""
+    files = {operation.file for operation in operations if operation.file}
+    folders = (".", "log", "state")
+    return [Operation("sync", file=file) for file in files] + [Operation("sync_directory", path=path) for path in folders]
+
+
+def renumbered(operations: list[Operation]) -> list[Operation]:
+    """The operations with file numbers that a first recording did not use."""
+    return [operation._replace(file=operation.file + 10**6) if operation.file else operation for operation in operations]
