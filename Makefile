@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+KILLS ?= 200
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint bench interop crash news
@@ -11,7 +12,7 @@ help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/'
 
 run: $(VENV)/installed ## one member: clients on 2181, admin on 127.0.0.1:8080, data in ./znoded-data
-	$(BIN)/twistd --nodaemon --pidfile= znoded
+	$(BIN)/twistd --nodaemon --pidfile= znoded $(ARGS)
 
 test: $(VENV)/installed-test ## the tests that need nothing but Python
 	$(BIN)/coverage erase
@@ -23,10 +24,10 @@ lint: $(VENV)/installed-lint ## types and style
 	$(BIN)/mypy --strict
 
 interop: $(VENV)/installed-interop ## foreign clients, those that are installed; see tests/interop/README.md
-	$(BIN)/pytest -m interop tests/interop
+	$(BIN)/python -m pytest -m interop tests/interop
 
-crash: $(VENV)/installed-test ## cut, kill and damage, the long way
-	ZNODED_KILLS=200 $(BIN)/pytest -m crash
+crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
+	ZNODED_KILLS=$(KILLS) $(BIN)/python -m pytest -m 'crash or slow'
 
 bench: $(VENV)/installed-test ## speed beside ZooKeeper, see docs/performance.md
 	$(BIN)/python -m bench
