@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import MultiService, Service
@@ -78,6 +79,8 @@ def makeService(options: Options) -> MultiService:
     """The service that runs one member and its admin listener."""
     from twisted.internet import reactor  # not at import: twistd may yet choose which
 
+    # Twisted's timers follow the wall clock: they would stand still when it is set back, and all fire when it is set on.
+    reactor.seconds = time.monotonic  # type: ignore[method-assign]
     for note in options.notes:
         log.warn("{note}", note=note)
     service = MultiService()
