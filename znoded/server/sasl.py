@@ -132,7 +132,7 @@ def md5(data: bytes) -> bytes:
 
 
 def _hash(secret: bytes, said: dict[bytes, bytes], purpose: bytes) -> bytes:
-    """The response-value of RFC 2831, 2.1.2.1; its purpose is `AUTHENTICATE:` for the client's, `:` for the server's."""
+    """The response-value of RFC 2831, 2.1.2.1. Its purpose is `AUTHENTICATE:` for the client's, `:` for ours."""
     session = b":".join((secret, said[b"nonce"], said[b"cnonce"]))
     if b"authzid" in said:
         session += b":" + said[b"authzid"]
