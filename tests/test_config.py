@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -348,3 +349,24 @@ class TestZooCfg:
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot be read"):
             load_zoo_cfg(str(tmp_path / "zoo.cfg"))
+
+
+def test_every_key_is_used_by_some_part_of_the_house() -> None:
+    by_design = {"client.reads", "cell.members"}  # what one member does not need yet
+    others = [path for path in (ROOT / "znoded").rglob("*.py") if path.name not in ("config.py", "zoo_cfg.py")]
+    text = "\n".join(path.read_text() for path in others) + configuration_properties()
+    unused = [
+        f"{section.name}.{key.name}"
+        for section in dataclasses.fields(Config)
+        if dataclasses.is_dataclass(section.default_factory)
+        for key in dataclasses.fields(section.default_factory)
+        if f".{key.name}" not in text
+    ]
+    assert set(unused) <= by_design
+
+
+def configuration_properties() -> str:
+    """The source of what `Config` derives from its keys."""
+    return "".join(
+        inspect.getsource(value.fget) for value in vars(Config).values() if isinstance(value, property) and value.fget
+    )

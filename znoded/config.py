@@ -297,7 +297,6 @@ class Limits:
     outstanding_per_connection: int = _key(_integer(1, INT32_MAX, "requests"), 1_000)
     outstanding: int = _key(_integer(1, INT32_MAX, "requests"), 20_000)
     queued_bytes_per_connection: int = _key(_integer(65_536, INT32_MAX, "bytes"), 4 * MIB)
-    children_bytes: int = _key(_integer(1024, INT32_MAX, "bytes"), 64 * MIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +330,8 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True)
 class HistoryConfig:
-    """How long and how much of the recent changes is kept, for watches that were away."""
+    """How much of the recent changes is kept, for watches that were away."""
 
-    retention_ms: int = _key(_integer(1_000, 365 * 24 * HOUR_MS, "ms"), HOUR_MS)
     bytes: int = _key(_integer(65_536, 4096 * MIB, "bytes"), 16 * MIB)
 
 

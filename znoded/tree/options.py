@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class TreeOptions:
     """`ttl_nodes`: TTL nodes may be created. `enforce_quota`: hard limits refuse. `reconfig`: the op is not disabled.
 
-    `sasl_ids` and `x509_ids`: ACLs may name identities of these schemes, as far as clients can gain them.
+    `changes_bytes`: how much of the recent changes is kept, for watches that were away. `sasl_ids` and `x509_ids`: ACLs
+    may name identities of these schemes, as far as clients can gain them.
     """
 
     ttl_nodes: bool = True
@@ -17,3 +18,4 @@ class TreeOptions:
     reconfig: bool = True
     sasl_ids: bool = False
     x509_ids: bool = False
+    changes_bytes: int = 16 * 1024 * 1024
