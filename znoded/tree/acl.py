@@ -33,6 +33,7 @@ READ, WRITE, CREATE, DELETE, ADMIN = (
 
 _AUTHENTICATED_SCHEMES = frozenset((b"digest", b"sasl", b"x509"))
 _OCTET = re.compile(rb"[+-]?[0-9]{1,10}")
+_IPV6 = re.compile(rb"[0-9A-Fa-f:]+")  # ZooKeeper takes neither scopes nor dotted ends
 _PRINCIPAL = re.compile(rb"[^/@]+(?:/[^/@]+)?@[^/@]+")
 _X509_ATTRIBUTE = rb"\s*[A-Za-z0-9.]+\s*=\s*(?:\"[^\"]*\"|#[0-9A-Fa-f]+|(?:[^,+\"\\<>;]|\\.)*)"
 _X509_NAME = re.compile(rb"%s(?:[,;+]%s)*" % (_X509_ATTRIBUTE, _X509_ATTRIBUTE), re.DOTALL)
@@ -143,6 +144,8 @@ def _address(text: bytes) -> tuple[int, int] | None:
     octets = text.split(b".")
     if len(octets) == 4 and all(_OCTET.fullmatch(octet) and 0 <= int(octet) <= 255 for octet in octets):
         return int.from_bytes(bytes([int(octet) for octet in octets]), "big"), 32
+    if not _IPV6.fullmatch(text):
+        return None
     try:
         return int(ipaddress.IPv6Address(text.decode("ascii"))), 128
     except ValueError:

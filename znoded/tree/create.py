@@ -114,7 +114,8 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
         path += b"%010d" % created
     if path in tree.nodes:
         raise Refused(ErrorCode.NODE_EXISTS)
-    if not check_name(path[slash + 1 :]):
+    is_below_root_twice = slash == 1  # as //a, whose parent would be / all the same
+    if is_below_root_twice or not check_name(path[slash + 1 :]):
         raise Refused(ErrorCode.BAD_ARGUMENTS)
     if parent_node[OWNER_SLICE] != NO_OWNER_BYTES:
         raise Refused(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS)

@@ -20,7 +20,7 @@ from znoded.tree.changes import RecentChanges
 from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD, HEAD_BYTES, NEW_TERM, IdentityCache
 from znoded.tree.create import create, create2, create_container, create_ttl
 from znoded.tree.delete import delete
-from znoded.tree.multi import Undo, multi
+from znoded.tree.multi import multi
 from znoded.tree.options import TreeOptions
 from znoded.tree.quota import Limits
 from znoded.tree.refusal import Refused
@@ -28,6 +28,7 @@ from znoded.tree.sessions import Session, close_session, create_session, expire_
 from znoded.tree.set_acl import set_acl
 from znoded.tree.set_data import set_data
 from znoded.tree.sweep import delete_container
+from znoded.tree.undo import Undo
 
 __all__ = ["Event", "Tree", "TreeOptions"]
 
@@ -58,7 +59,7 @@ class Tree:
         #: Path -> the limits of the quota on it.
         self.quotas: dict[bytes, Limits] = {}
         self.sessions: dict[int, Session] = {}
-        self.changes = RecentChanges()
+        self.changes = RecentChanges(options.changes_bytes)
         #: The events of what was applied, in firing order; whoever delivers them clears the list.
         self.events: list[Event] = []
         #: The zxid of the last command applied.

@@ -1,0 +1,66 @@
+"""Undoing what a multi has done so far, when one of its operations is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from znoded.tree import quota
+from znoded.tree.acl import Acls
+from znoded.tree.paths import parent_of
+from znoded.tree.znode import owner_of
+
+if TYPE_CHECKING:
+    from znoded.tree.tree import Tree
+
+T = TypeVar("T")
+
+
+class _Before(NamedTuple):
+    """All that the tree held of one path."""
+
+    node: bytes | None
+    created: int | None
+    acl: Acls | None
+    kind: int | None
+
+
+class Undo:
+    """What a multi has changed, as it was before."""
+
+    def __init__(self) -> None:
+        self._before: dict[bytes, _Before] = {}
+
+    def remember(self, tree: Tree, path: bytes) -> None:
+        """Called before each change of what the tree holds of `path`; the first time counts."""
+        if path not in self._before:
+            self._before[path] = _Before(
+                tree.nodes.get(path), tree.created.get(path), tree.acls.get(path), tree.kinds.get(path)
+            )
+
+    def roll_back(self, tree: Tree) -> None:
+        """Put everything back. It was marked as changed since the last checkpoint, and may stay so."""
+        for path, before in self._before.items():
+            node = tree.nodes.get(path)
+            if _place(node) != _place(before.node):
+                if node is not None:
+                    tree.unlink(path, parent_of(path), owner_of(node))
+                if before.node is not None:
+                    tree.link(path, parent_of(path), owner_of(before.node))
+            _put_back(tree.nodes, path, before.node)
+            _put_back(tree.created, path, before.created)
+            _put_back(tree.acls, path, before.acl)
+            _put_back(tree.kinds, path, before.kind)
+        for path in self._before:
+            quota.limits_changed(tree, path)
+
+
+def _place(node: bytes | None) -> int | None:
+    """Whether a path is among its parent's children, and whose ephemeral it is."""
+    return None if node is None else owner_of(node)
+
+
+def _put_back(table: dict[bytes, T], path: bytes, value: T | None) -> None:
+    if value is None:
+        table.pop(path, None)
+    else:
+        table[path] = value
