@@ -61,6 +61,7 @@ class Member:
                 ttl_nodes=config.tree.ttl_nodes,
                 enforce_quota=config.tree.enforce_quota,
                 reconfig=config.tree.reconfig,
+                changes_bytes=config.history.bytes,
                 sasl_ids=bool(config.auth.sasl_users),
                 x509_ids=config.client.tls is not None and config.client.tls.client_ca is not None,
             )
