@@ -79,7 +79,7 @@ def makeService(options: Options) -> MultiService:
     """The service that runs one member and its admin listener."""
     from twisted.internet import reactor  # not at import: twistd may yet choose which
 
-    # Twisted's timers follow the wall clock: they would stand still when it is set back, and all fire when it is set on.
+    # Twisted's timers follow the wall clock: they would stand still when it is set back, all fire when it is set on.
     reactor.seconds = time.monotonic  # type: ignore[method-assign]
     for note in options.notes:
         log.warn("{note}", note=note)
