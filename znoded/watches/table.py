@@ -136,38 +136,37 @@ class Watches(Generic[W]):
         if event_type == _CHILDREN_CHANGED:
             if path not in self._children:
                 return []
-            told = self._meet(self._children, path)
-            self._use_up(_CHILDREN, path, told)
+            told = self._meet(self._children, _CHILDREN, path)
         else:
             if path not in self._data and path not in self._children and not self._recursive:
                 return []
-            told = self._meet(self._data, path)
+            told = self._meet(self._data, _DATA, path)
             if self._recursive:
                 self._meet_above(path, told)
-            self._use_up(_DATA, path, told)
             if event_type == _DELETED:
                 # Whoever was told as a watcher of the data is not told again as a watcher of the children.
-                children = self._meet(self._children, path)
-                self._use_up(_CHILDREN, path, children)
-                told |= children
+                told |= self._meet(self._children, _CHILDREN, path)
         return [(watcher, event_type, path) for watcher in told]
 
-    def _meet(self, table: _Table, path: bytes) -> dict[W, None]:
-        return dict.fromkeys(_watchers(table, path))
+    def _meet(self, table: _Table, one_shot: int, path: bytes) -> dict[W, None]:
+        """The watchers that a table holds for `path`. Their one-shot watches of that way are used up."""
+        told = dict.fromkeys(_watchers(table, path))
+        for watcher in told:
+            if self._ways[watcher][path] & one_shot:
+                self._clear(one_shot, path, watcher)
+        return told
 
     def _meet_above(self, path: bytes, told: dict[W, None]) -> None:
         """Add the recursive watchers of all ancestors of `path`."""
+        recursive = self._recursive
         end = path.rfind(b"/")
-        while end >= 0:
-            ancestor = path[:end] or b"/"
-            if ancestor in self._recursive:
-                told |= self._meet(self._recursive, ancestor)
+        while end > 0:
+            ancestor = path[:end]
+            if ancestor in recursive:
+                told.update(dict.fromkeys(_watchers(recursive, ancestor)))
             end = path.rfind(b"/", 0, end)
-
-    def _use_up(self, way: int, path: bytes, told: Iterable[W]) -> None:
-        for watcher in told:
-            if self._ways[watcher].get(path, 0) & way:
-                self._clear(way, path, watcher)
+        if b"/" in recursive:
+            told.update(dict.fromkeys(_watchers(recursive, b"/")))
 
     # ---- counts and lists
 
