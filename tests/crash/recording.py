@@ -14,7 +14,7 @@ from znoded.zab_raft.files import Files
 
 
 class Operation(NamedTuple):
-    """One change. `file` numbers the files in the order they were made; `path` and `target` are below the data directory.
+    """One change. `file` numbers the files in the order they were made; paths are below the data directory.
 
     `kind`: create, allocate, write, sync, rename, remove, sync_directory, or commit for one of LMDB, whose `data` is
     its whole file: LMDB's own atomicity is taken for granted.
@@ -123,11 +123,11 @@ class Disk:
         return self._put(directory, self._names, {number: file.content for number, file in self._files.items()})
 
     def after_power_cut(self, directory: Path) -> Path:
-        """What a power cut leaves that takes everything that was not synced."""
+        """What a power cut leaves that takes all that was not synced."""
         return self._put(directory, self._synced_names, {number: file.synced for number, file in self._files.items()})
 
     def after_power_cut_with_luck(self, directory: Path, seed: int) -> Path:
-        """What a power cut leaves that takes some of what was not synced: names in order, data in sectors in any order."""
+        """What a power cut leaves that takes some of what was not synced: names in order, sectors in any order."""
         chance = random.Random(seed)
         names = dict(self._synced_names)
         for operation in self._unsynced[: chance.randint(0, len(self._unsynced))]:

@@ -23,7 +23,7 @@ SEGMENT_BYTES = 1024
 
 @dataclass
 class Recording:
-    """What was done, in order, and when how many commands had been acknowledged: (number of operations, of commands)."""
+    """What was done, in order, and how many commands had been acknowledged when: (operations, commands)."""
 
     operations: list[Operation]
     commands: list[bytes]
@@ -50,25 +50,30 @@ def small_transactions() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def recording(small_transactions: None) -> Recording:
-    """Two lives of a member, with full segments, checkpoints of one and of several transactions, and a restart between."""
+    """Two lives of a member, with several segments and with checkpoints of one and of several transactions."""
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         files = RecordingFiles(Path(directory) / "data")
         note_commits(patch, files)
         recorded = Recording(files.operations, [], {0}, [])
         for life in range(2):
-            member = JournalMember(Path(directory) / "data", files, SEGMENT_BYTES).start()
-            for number in range(12):
-                batch = [b"%d.%d.%d " % (life, number, each) + b"x" * (37 * number % 90) for each in range(number % 4 + 1)]
-                member.journal.on_applied = lambda _: recorded.acknowledged.append(
-                    (len(files.operations), len(member.journal.commands))
-                )
-                recorded.commands += batch
-                recorded.batch_ends.add(len(recorded.commands))
-                member.write(*batch)
-                if number in (3, 10):
-                    member.checkpoint()
-            member.stop()
+            live(recorded, JournalMember(Path(directory) / "data", files, SEGMENT_BYTES), life)
     return recorded
+
+
+def live(recorded: Recording, member: JournalMember, life: int) -> None:
+    def note_acknowledgement(_: list[bytes]) -> None:
+        recorded.acknowledged.append((len(recorded.operations), len(member.journal.commands)))
+
+    member.start()
+    member.journal.on_applied = note_acknowledgement
+    for number in range(12):
+        batch = [b"%d.%d.%d " % (life, number, each) + b"x" * (37 * number % 90) for each in range(number % 4 + 1)]
+        recorded.commands += batch
+        recorded.batch_ends.add(len(recorded.commands))
+        member.write(*batch)
+        if number in (3, 10):
+            member.checkpoint()
+    member.stop()
 
 
 def note_commits(patch: pytest.MonkeyPatch, files: RecordingFiles) -> None:
@@ -82,17 +87,14 @@ def note_commits(patch: pytest.MonkeyPatch, files: RecordingFiles) -> None:
 
 
 @pytest.fixture
-def directories() -> Iterator[Callable[[], Path]]:
-    """Fresh directories, in memory where there is such a place: what counts here is content, not durability."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+def directories(quick_path: Path) -> Callable[[], Path]:
+    """Gives the path of a data directory, with nothing there, each time."""
 
-        def fresh() -> Path:
-            path = Path(directory) / "data"
-            shutil.rmtree(path, ignore_errors=True)
-            return path
+    def fresh() -> Path:
+        shutil.rmtree(quick_path / "data", ignore_errors=True)
+        return quick_path / "data"
 
-        yield fresh
+    return fresh
 
 
 def test_recording_holds_what_it_is_about(recording: Recording) -> None:
@@ -195,9 +197,13 @@ def synced(operations: list[Operation]) -> list[Operation]:
     """Operations that make all of `operations` durable."""
     files = {operation.file for operation in operations if operation.file}
     folders = (".", "log", "state")
-    return [Operation("sync", file=file) for file in files] + [Operation("sync_directory", path=path) for path in folders]
+    return [Operation("sync", file=file) for file in files] + [
+        Operation("sync_directory", path=path) for path in folders
+    ]
 
 
 def renumbered(operations: list[Operation]) -> list[Operation]:
     """The operations with file numbers that a first recording did not use."""
-    return [operation._replace(file=operation.file + 10**6) if operation.file else operation for operation in operations]
+    return [
+        operation._replace(file=operation.file + 10**6) if operation.file else operation for operation in operations
+    ]

@@ -147,7 +147,9 @@ class Log:
             self._spare, self._spare_bytes = self._allocate(size_bytes), size_bytes
         except OSError as error:
             if error.errno in DISK_FULL:
-                raise DiskFull(f"{self._path} has no room for a log segment of {size_bytes} bytes") from error
+                raise DiskFull(
+                    f"{self._path} has no room for a log segment of {size_bytes} bytes; free some"
+                ) from error
             raise
 
     def _allocate(self, size_bytes: int) -> int:

@@ -8,6 +8,7 @@ A cell of one voter: what is durable here is committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -129,12 +130,13 @@ class Replica:
         Returns when commands can be proposed. Raises `StorageError` or `OSError` with a message for the operator.
         """
         options = self._options
-        self.directory = DataDirectory(options.data_dir, options.member, options.cell, self._files)
-        try:
-            self._recover()
-        except BaseException:
-            self.directory.close()
-            raise
+        with ExitStack() as on_error:
+            self.directory = DataDirectory(options.data_dir, options.member, options.cell, self._files)
+            on_error.callback(self.directory.close)
+            self._checkpoint_store = Checkpoint(self.directory.state_path, self._files)
+            on_error.callback(self._checkpoint_store.close)
+            self._recover(self.directory, self._checkpoint_store)
+            on_error.pop_all()
         self._log_thread.start()
         self._checkpoint_pool.start()
         self._schedule_checkpoint()
@@ -169,9 +171,7 @@ class Replica:
         self._checkpoint_store.close()
         self.directory.close()
 
-    def _recover(self) -> None:
-        directory = self.directory
-        store = self._checkpoint_store = Checkpoint(directory.state_path, self._files)
+    def _recover(self, directory: DataDirectory, store: Checkpoint) -> None:
         recovery = Recovery(directory.log_path, store.index, store.term)
         if recovery.empty and directory.meta.initialised:
             raise LogDamaged(f"{directory.log_path} has no segment; restore the data directory from a backup")

@@ -1,0 +1,86 @@
+"""A disk that is really full: a small tmpfs. Needs the right to mount one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.zab_raft.members import JournalMember, commands_in
+from znoded.zab_raft import log_thread as log_thread_module
+
+DISK_BYTES = 24 << 20
+SEGMENT_BYTES = 1 << 18
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(log_thread_module, "RETRY_INTERVAL_S", 0.01)
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
+    try:
+        done = subprocess.run(mount, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill_until_refused(member: JournalMember, command: bytes) -> int:
+    """Write until the member refuses; returns how many writes it took."""
+    taken = 0
+    while member.replica.writable:
+        member.write(command)
+        taken += 1
+        member.reactor.advance(0)
+    return taken
+
+
+def take_all_room(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_full_disk_refuses_writes_and_recovers_by_itself(disk: Path) -> None:
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(DISK_BYTES - (4 << 20)))
+    member = JournalMember(disk / "data", segment_bytes=SEGMENT_BYTES).start()
+    taken = fill_until_refused(member, bytes(5000))
+    assert taken > SEGMENT_BYTES // 5000
+    assert not member.replica.propose(b"refused")
+    assert len(member.journal.commands) == taken
+    ballast.unlink()
+    member.reactor.run_until(lambda: member.replica.writable)
+    member.write(b"there is room again")
+    assert member.errors == []
+    member.stop()
+    assert len(commands_in(disk / "data")) == taken + 1
+
+
+def test_checkpoint_on_a_full_disk_waits_and_the_member_goes_on(disk: Path) -> None:
+    member = JournalMember(disk / "data", segment_bytes=SEGMENT_BYTES).start()
+    for _ in range(100):
+        member.write(bytes(5000))
+    member.write(b"wait for the log's thread")
+    ballast = disk / "ballast"
+    take_all_room(ballast)
+    dirty_bytes = member.journal.dirty_bytes
+    member.checkpoint()
+    assert member.journal.dirty_bytes == dirty_bytes
+    assert member.errors == []
+    ballast.unlink()
+    member.reactor.run_until(lambda: member.replica.writable)
+    member.checkpoint()
+    assert member.journal.dirty_bytes == 0
+    member.write(b"on it goes")
+    member.stop()
+    assert len(commands_in(disk / "data")) == 102
