@@ -111,8 +111,8 @@ class RecentChanges:
             self.floor_zxid = max(zxid for zxid, _, _ in _unpack(dropped))
 
     def _after(self, zxid: int) -> Iterator[Change]:
-        chunks = list(self._chunks.items())
-        for (_, chunk), (next_first_zxid, _) in zip(chunks, [*chunks[1:], (zxid + 1, b"")], strict=True):
+        next_first_zxids = [*self._chunks, zxid + 1][1:]
+        for chunk, next_first_zxid in zip(list(self._chunks.values()), next_first_zxids, strict=True):
             if next_first_zxid > zxid:
                 yield from _expand(_unpack(chunk), zxid)
         yield from _expand(self._newest, zxid)
