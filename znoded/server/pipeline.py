@@ -40,9 +40,9 @@ REQUEST = struct.Struct(">iii")  # frame length, xid, op
 INT = struct.Struct(">i")
 REQUEST_HEADER_BYTES = 8
 STAT_BYTES = 68
-#: A request this many times above the limit is still read to its end, so that its error can be answered; a larger one
-#: is not.
-OVERSIZED_FRAMES_READ = 16
+#: A request up to this many times the limit is still read to its end, so that its error can be answered; a larger one
+#: ends the connection, as Kazoo's own tests ask for 2 MiB at the default limit.
+OVERSIZED_FRAMES_READ = 2
 
 WRITES = frozenset(
     int(op)
