@@ -24,6 +24,7 @@ lint: $(VENV)/installed-lint ## types and style
 	$(BIN)/mypy --strict
 
 interop: $(VENV)/installed-interop ## foreign clients, those that are installed; see tests/interop/README.md
+	if command -v npm >/dev/null; then npm ci --silent --prefix tests/interop/clients/node; fi
 	$(BIN)/python -m pytest -m interop tests/interop
 
 crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
