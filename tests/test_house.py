@@ -105,3 +105,19 @@ def texts() -> Iterator[Path]:
             made = {"__pycache__", "node_modules", "target"} & set(path.parts)
             if path.is_file() and path.suffix in TEXT_SUFFIXES and not made:
                 yield path
+
+
+@pytest.mark.parametrize("page", named([ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text())
+    dead = [f"{target}#{anchor}" for target, anchor in links if not leads_somewhere(page, target, anchor)]
+    assert not dead
+
+
+def leads_somewhere(page: Path, target: str, anchor: str) -> bool:
+    """Whether a link's file is there, and has the heading that its anchor names."""
+    file = page.parent / target if target else page
+    if not file.exists():
+        return False
+    headings = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE) if anchor else []
+    return not anchor or anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}

@@ -5,12 +5,17 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from contextlib import suppress
+from threading import Timer
 from typing import NoReturn
 
+from twisted.internet.error import ReactorNotRunning
 from twisted.internet.interfaces import IReactorCore
 from twisted.logger import Logger
 
 EXIT_STATUS = 1
+GRACE_S = 5.0
+"""How long the rest of the process may take to wind up; what failed may be what it waits for."""
 
 log = Logger()
 
@@ -22,7 +27,11 @@ def exit_in_failure(reactor: IReactorCore, reason: str) -> None:
     """
     log.critical("znoded ends: {reason}", reason=reason)
     atexit.register(_exit)
-    reactor.stop()
+    deadline = Timer(GRACE_S, _exit)
+    deadline.daemon = True
+    deadline.start()
+    with suppress(ReactorNotRunning):  # it is being stopped already
+        reactor.stop()
 
 
 def _exit() -> NoReturn:
