@@ -51,14 +51,13 @@ def test_cli_mt(parts: Parts, server: Member) -> None:
         talk.say("create +e /cli/e", "name = /cli/e")
         talk.say("create +t=60000 /cli/t", "name = /cli/t")
         talk.say("ls2 /cli", "numChildren = 2|\te")
-        talk.say("wexists /cli/watched", "rc = -101")
+        talk.say("wexists /cli/watched", "Error -101")
         talk.say("create /cli/watched", "CREATED_EVENT")
-        talk.say("sync /cli", "rc = 0")
-        talk.say("addauth owner:secret digest", "rc = 0")
-        talk.say("config", "rc = 0")
-        talk.say("delete /cli", "rc = -111")
-        talk.say("delete /cli/watched", "rc = 0")
-        talk.say("get /cli/watched", "rc = -101")
+        talk.say("sync /cli", r"\[/cli\]: rc = 0")
+        talk.say("config", "/zookeeper/config: rc = 0")
+        talk.say("delete /cli", "/cli: rc = -111")
+        talk.say("delete /cli/watched", "/cli/watched: rc = 0")
+        talk.say("get /cli/watched", "/cli/watched: rc = -101")
 
 
 def test_load_gen(parts: Parts, server: Member) -> None:
