@@ -45,7 +45,7 @@ NO_EFFECT = {
     r"(autopurge|snapshot|fastleader)\..*|snapCount|(snapSize|txnLogSize)LimitInKb|preAllocSize|commitLogCount": (
         "the log and the checkpoint have their own rules, see [log]; old files are always removed"
     ),
-    r"fsync\.warningthresholdms|forceSync": "every write is synced before it is acknowledged; /metrics shows the time",
+    r"fsync\.warningthresholdms|forceSync": "every write is synced before it is acknowledged",
     r"metricsProvider\..*": "metrics are at /metrics of the admin listener",
     r"(admin|nio|netty)\..*|serverCnxnFactory|clientCnxnSocket|jute\.maxbuffer\.extrasize|tcpKeepAlive": (
         "it speaks of a part of the Java server"
