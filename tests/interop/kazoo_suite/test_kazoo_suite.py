@@ -35,7 +35,8 @@ def test_kazoos_own_tests_pass_on_one_member(parts: Parts, tmp_path: Path) -> No
     command = [
         sys.executable, "-m", "pytest", "-q", "-c", os.devnull, f"--rootdir={tmp_path}",
         "-pno:cacheprovider", "-pno:twisted", "-ptests.interop.kazoo_suite.plugin",
-        f"-n{WORKERS}", "--dist=loadscope", f"--basetemp={tmp_path / 'temp'}", f"--junitxml={report}", str(kazoo_tests()),
+        f"-n{WORKERS}", "--dist=loadscope", f"--basetemp={tmp_path / 'temp'}", f"--junitxml={report}",
+        str(kazoo_tests()),
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
