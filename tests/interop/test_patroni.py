@@ -42,7 +42,7 @@ bootstrap:
   dcs:
     ttl: {ttl_s}
     loop_wait: 1
-    retry_timeout: 3
+    retry_timeout: 10
     postgresql:
       use_pg_rewind: true
       parameters:
@@ -147,6 +147,9 @@ class Node:
             and self.ask("select count(*) from pg_stat_wal_receiver where status = 'streaming'") == "1"
         )
 
+    def last_saw_coordinator_s(self) -> float:
+        return float(self.state().get("dcs_last_seen", 0))
+
     def ask(self, statement: str) -> str | None:
         """What PostgreSQL answers to `statement`; None when it fails."""
         done = subprocess.run([*self._psql, "-c", statement], capture_output=True, text=True, timeout=20, check=False)
@@ -167,16 +170,20 @@ def eventually(what: str, holds: Callable[[], bool], within_s: float = 60.0) -> 
 
 
 @pytest.fixture
-def pair(parts: Parts, znoded_server: Callable[..., ServerProcess]) -> Iterator[list[Node]]:
+def coordinator(znoded_server: Callable[..., ServerProcess]) -> ServerProcess:
+    return znoded_server()
+
+
+@pytest.fixture
+def pair(parts: Parts, coordinator: ServerProcess) -> Iterator[list[Node]]:
     """Two nodes of one scope: the first is the leader, the second its streaming replica."""
     patroni = parts.program("patroni", "Debian's patroni and python3-kazoo")
     bin_dir = parts.file(POSTGRES_PROGRAMS, "Debian's postgresql-15").parent
     if os.geteuid() != 0:
         parts.missing("only root can become the user postgres, who runs PostgreSQL")
     # Not pytest's tmp_path: that lies below a folder which only root may enter.
-    coordinator = znoded_server().address
     directory = Path(tempfile.mkdtemp(prefix="patroni-"))
-    nodes = [Node(name, number, directory, coordinator, patroni, bin_dir) for number, name in enumerate(["a", "b"])]
+    nodes = [Node(name, number, directory, coordinator.address, patroni, bin_dir) for number, name in enumerate("ab")]
     for path in [directory, *directory.iterdir()]:
         shutil.chown(path, POSTGRES_USER, POSTGRES_USER)
     try:
@@ -206,3 +213,19 @@ def test_the_replica_is_promoted_when_the_leader_dies(pair: list[Node]) -> None:
     leader.start()
     eventually("the old leader follows the new one", leader.follows)
     eventually("the new row is replicated", lambda: leader.ask("select sum(value) from kept") == "3")
+
+
+def test_a_restart_of_the_coordinator_leaves_the_leader_in_place(pair: list[Node], coordinator: ServerProcess) -> None:
+    leader, replica = pair
+    before = leader.state()
+    coordinator.stop()
+    coordinator.start()
+    back_s = time.time()
+    eventually("Patroni sees znoded again", lambda: all(node.last_saw_coordinator_s() > back_s for node in pair))
+    after = leader.state()
+    assert leader.leads()
+    assert replica.follows()
+    # A demotion would have restarted PostgreSQL, a promotion begun a new timeline.
+    assert [after[key] for key in ("postmaster_start_time", "timeline")] == [
+        before[key] for key in ("postmaster_start_time", "timeline")
+    ]
