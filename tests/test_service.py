@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
@@ -209,8 +211,16 @@ def test_twistd_fails_when_the_port_is_taken(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
-def test_twistd_serves_and_ends_in_good_order_on_sigterm(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
-        assert server.serves()
-        assert server.stop() == -signal.SIGTERM
+def test_twistd_serves_and_ends_in_good_order_on_sigterm(znoded_server: Callable[..., ServerProcess]) -> None:
+    server = znoded_server()
+    assert server.serves()
+    assert server.stop() == -signal.SIGTERM
     assert "Server Shut Down." in server.log_path.read_text()
+
+
+def test_every_metric_of_a_member_is_documented(znoded_server: Callable[..., ServerProcess]) -> None:
+    server = znoded_server()
+    with urlopen(f"http://127.0.0.1:{server.admin_port}/metrics") as answer:
+        names = set(re.findall(r"^(znoded_\w+)", answer.read().decode(), re.MULTILINE))
+    documented = set(re.findall(r"`(znoded_\w+)", (ROOT / "docs/metrics.md").read_text()))
+    assert names == documented
