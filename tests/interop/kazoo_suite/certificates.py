@@ -24,8 +24,11 @@ class Certificates:
     client_key: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Write a fresh set below `directory`: the server's for localhost and 127.0.0.1, the client's subject CN=client."""
+def make_certificates(directory: Path, client_subject: x509.Name | None = None) -> Certificates:
+    """Write a fresh set below `directory`.
+
+    The server's is for localhost and 127.0.0.1; the client's subject is CN=client unless another one is given.
+    """
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = name("ca")
     ca = sign(ca_name, ca_key, ca_name, ca_key, x509.BasicConstraints(ca=True, path_length=0))
@@ -34,7 +37,7 @@ def make_certificates(directory: Path) -> Certificates:
     server_key = ec.generate_private_key(ec.SECP256R1())
     server = sign(name("localhost"), server_key, ca_name, ca_key, end_entity, here)
     client_key = ec.generate_private_key(ec.SECP256R1())
-    client = sign(name("client"), client_key, ca_name, ca_key, end_entity)
+    client = sign(client_subject or name("client"), client_key, ca_name, ca_key, end_entity)
     return Certificates(
         ca_certificate=write(directory / "ca.crt", certificate_pem(ca)),
         server_certificate=write(directory / "server.crt", certificate_pem(server)),
