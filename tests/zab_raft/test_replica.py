@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.zab_raft.journal import Journal
-from tests.zab_raft.members import JournalMember, commands_in
+from tests.zab_raft.members import NEVER_MS, JournalMember, commands_in
 from znoded.zab_raft import log_thread as log_thread_module
 from znoded.zab_raft import replica as replica_module
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
 from znoded.zab_raft.files import Files
+from znoded.zab_raft.increment import Changes
 
 
 class GatedFiles(Files):
@@ -205,6 +206,29 @@ def test_restart_between_checkpoint_and_log_end_replays_only_the_rest(tmp_path: 
     assert member.journal.batches == [[b"c"]]
     assert member.journal.commands == [b"a", b"b", b"c"]
     member.stop()
+
+
+def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = JournalMember(tmp_path / "data", segment_bytes=4096).start()
+    member.write(b"first")
+    gate = threading.Event()
+    store = member.replica._checkpoint_store
+    write = store.write
+
+    def write_later(changes: Changes, index: int, term: int) -> None:
+        assert gate.wait(30)
+        write(changes, index, term)
+
+    monkeypatch.setattr(store, "write", write_later)
+    member.reactor.advance(NEVER_MS / 1000)
+    for _ in range(10):
+        member.write(bytes(1000))
+    gate.set()
+    member.reactor.result_of(member.replica._checkpointing)
+    member.write(b"behind the removal of segments")
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    member.stop()
+    assert len(commands_in(tmp_path / "copy")) == 12
 
 
 def test_failed_checkpoint_is_tried_again_with_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
