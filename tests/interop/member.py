@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
+
 from tests.interop.kazoo_suite.certificates import make_certificates
 from tests.server_process import ServerProcess, free_port
 
 SUPER_PASSWORD = "test"
+
+# A name of several parts, one of which needs an escape when it is written as text.
+CLIENT_SUBJECT = x509.Name.from_rfc4514_string(r"CN=client\, interop,OU=clients,O=znoded")
 
 # The digest is that of super:test.
 CONFIGURATION = """\
@@ -36,11 +41,12 @@ allow = ["*"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A serving member: its plain and its TLS address as host:port, and a folder with what its TLS clients need.
+    """A serving member: its process, its plain and its TLS address as host:port, and a folder for its TLS clients.
 
-    The folder holds `client.pem` (key, then certificate), `ca.pem`, and in `client.subject` the client's name.
+    The folder holds `client.pem` (key, then certificate), `client.crt` and `ca.pem`.
     """
 
+    process: ServerProcess
     address: str
     secure_address: str
     certificates: Path
@@ -48,14 +54,15 @@ class Member:
 
 @contextmanager
 def member(directory: Path) -> Iterator[Member]:
-    """Start a member in `directory`, which exists, and end it with the block."""
-    certificates = make_certificates(directory)
+    """Start a member in `directory`, which exists, and end it with the block. No client may bring it to a traceback."""
+    certificates = make_certificates(directory, CLIENT_SUBJECT)
     (directory / "client.pem").write_bytes(
         certificates.client_key.read_bytes() + certificates.client_certificate.read_bytes()
     )
     (directory / "ca.pem").write_bytes(certificates.ca_certificate.read_bytes())
-    (directory / "client.subject").write_text("CN=client")
     secure_port = free_port()
     toml = CONFIGURATION.format(certificates=certificates, secure_port=secure_port)
     with ServerProcess(directory, toml) as server:
-        yield Member(server.address, f"127.0.0.1:{secure_port}", directory)
+        yield Member(server, server.address, f"127.0.0.1:{secure_port}", directory)
+    log = server.log_path.read_text()
+    assert "Traceback" not in log, log

@@ -1,3 +1,8 @@
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Paths;
+import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
@@ -18,7 +23,7 @@ final class AuthChecks {
     private static String secureServer;
     private static String certificates;
 
-    /** The folder holds client.pem (key and certificate), client.pem's subject in client.subject, and ca.pem. */
+    /** The folder holds client.pem (key and certificate), client.crt and ca.pem. */
     static void use(String secureAddress, String certificateFolder) {
         secureServer = secureAddress;
         certificates = certificateFolder;
@@ -31,6 +36,7 @@ final class AuthChecks {
         checks.add("sasl_superuser", AuthChecks::saslSuperuser);
         checks.add("sasl_with_a_wrong_password_fails", AuthChecks::saslWrongPassword);
         checks.add("tls_client_certificate", AuthChecks::clientCertificate);
+        checks.add("tls_without_a_client_certificate_fails", AuthChecks::noClientCertificate);
         checks.add("tls_carries_large_data", AuthChecks::largeOverTls);
     }
 
@@ -103,8 +109,16 @@ final class AuthChecks {
         return Client.config(properties);
     }
 
+    /** The subject of the client's certificate as ZooKeeper writes it: the way Java does. */
+    private static String clientSubject() throws Exception {
+        try (InputStream file = Files.newInputStream(Paths.get(certificates, "client.crt"))) {
+            X509Certificate certificate = (X509Certificate) CertificateFactory.getInstance("X.509").generateCertificate(file);
+            return certificate.getSubjectX500Principal().getName();
+        }
+    }
+
     private static void clientCertificate() throws Exception {
-        String subject = new String(java.nio.file.Files.readAllBytes(java.nio.file.Paths.get(certificates, "client.subject")));
+        String subject = clientSubject();
         try (Client client = new Client()) {
             ZooKeeper zk = client.connect(secureServer, new Client.Events(), tls());
             Checks.that(identities(zk).contains("x509:" + subject), "identities: " + identities(zk));
@@ -112,6 +126,21 @@ final class AuthChecks {
             Checks.equal(Collections.singletonList(new ACL(ZooDefs.Perms.ALL, new Id("x509", subject))), zk.getACL("/x509", null), "the stored ACL");
             Checks.equal("1", new String(zk.getData("/x509", false, null)), "data");
             Checks.fails(KeeperException.NoAuthException.class, () -> client.connect().getData("/x509", false, null));
+        }
+    }
+
+    private static void noClientCertificate() throws Exception {
+        Map<String, String> properties = new HashMap<>();
+        properties.put(ZKClientConfig.SECURE_CLIENT, "true");
+        properties.put(ZKClientConfig.ZOOKEEPER_CLIENT_CNXN_SOCKET, "org.apache.zookeeper.ClientCnxnSocketNetty");
+        properties.put("zookeeper.ssl.trustStore.location", certificates + "/ca.pem");
+        Client.Events events = new Client.Events();
+        ZooKeeper zk = new ZooKeeper(secureServer, Client.SESSION_TIMEOUT_MS, events, Client.config(properties));
+        try {
+            Checks.fails(KeeperException.ConnectionLossException.class, () -> zk.exists("/", false));
+            Checks.equal(Collections.emptyList(), events.states, "connection states");
+        } finally {
+            zk.close();
         }
     }
 

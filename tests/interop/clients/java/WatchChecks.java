@@ -20,6 +20,7 @@ final class WatchChecks {
         checks.add("persistent_recursive_watch", WatchChecks::recursive);
         checks.add("one_watch_is_removed", WatchChecks::removeOne);
         checks.add("all_watches_are_removed", WatchChecks::removeAll);
+        checks.add("watches_are_removed_by_kind", WatchChecks::removeByKind);
         checks.add("ephemerals_end_with_an_event", WatchChecks::ephemeralEnds);
     }
 
@@ -160,6 +161,27 @@ final class WatchChecks {
             zk.getData("/watch-remove-all", false, null);
             Checks.equal(Collections.emptyList(), events.changes, "events after the removal");
             Checks.fails(KeeperException.NoWatcherException.class, () -> zk.removeAllWatches("/watch-remove-all", Watcher.WatcherType.Any, false));
+        }
+    }
+
+    /** The newer client knows the persistent kinds too. */
+    private static void removeByKind() throws Exception {
+        try (Client client = new Client()) {
+            ZooKeeper zk = client.connect();
+            for (Watcher.WatcherType kind : Watcher.WatcherType.values()) {
+                String path = "/watch-kind-" + kind;
+                Client.Events events = new Client.Events();
+                create(zk, path);
+                if (kind.name().startsWith("Persistent")) {
+                    zk.addWatch(path, events, kind.name().equals("Persistent") ? AddWatchMode.PERSISTENT : AddWatchMode.PERSISTENT_RECURSIVE);
+                } else {
+                    zk.getData(path, events, null);
+                    zk.getChildren(path, events);
+                }
+                zk.removeAllWatches(path, kind, false);
+                Checks.eventually("the removal is told: " + kind, () -> !events.changes.isEmpty());
+                Checks.fails(KeeperException.NoWatcherException.class, () -> zk.removeAllWatches(path, kind, false));
+            }
         }
     }
 
