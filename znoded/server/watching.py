@@ -51,11 +51,21 @@ class TreeAsSeen:
 
     def may_read(self, path: bytes) -> bool:
         """Whether the node may be read; of one that is gone, whether what is left of its ancestors may."""
-        nodes = self._tree.nodes
-        while path not in nodes and path != b"/":
-            path = path[: path.rfind(b"/")] or b"/"
-        acl = self._tree.acls.get(path)
+        acl = self._tree.acls.get(self._nearest(path))
         return acl is None or allowed(acl, Perm.READ, self._identities)
+
+    def _nearest(self, path: bytes) -> bytes:
+        """The node itself, or its deepest ancestor that is there."""
+        nodes = self._tree.nodes
+        if path in nodes:
+            return path
+        # From the top, so that a long path that some client made up is not looked at to its end.
+        nearest = b"/"
+        end = path.find(b"/", 1)
+        while end > 0 and path[:end] in nodes:
+            nearest = path[:end]
+            end = path.find(b"/", end + 1)
+        return nearest
 
 
 def rearm(member: Member, connection: ClientConnection, request: SetWatches2Request) -> ErrorCode:

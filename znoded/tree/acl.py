@@ -35,7 +35,8 @@ _AUTHENTICATED_SCHEMES = frozenset((b"digest", b"sasl", b"x509"))
 _OCTET = re.compile(rb"[+-]?[0-9]{1,10}")
 _IPV6 = re.compile(rb"[0-9A-Fa-f:]+")  # ZooKeeper takes neither scopes nor dotted ends
 _PRINCIPAL = re.compile(rb"[^/@]+(?:/[^/@]+)?@[^/@]+")
-_X509_ATTRIBUTE = rb"\s*[A-Za-z0-9.]+\s*=\s*(?:\"[^\"]*\"|#[0-9A-Fa-f]+|(?:[^,+\"\\<>;]|\\.)*)"
+# Possessive and atomic, for there must be one way only to read a name: else a long wrong one takes for ever.
+_X509_ATTRIBUTE = rb"\s*+[A-Za-z0-9.]++\s*+=\s*+(?>\"[^\"]*\"|(?:[^,+\"\\<>;]|\\.)*+)"
 _X509_NAME = re.compile(rb"%s(?:[,;+]%s)*" % (_X509_ATTRIBUTE, _X509_ATTRIBUTE), re.DOTALL)
 
 
@@ -73,7 +74,8 @@ def _matches(scheme: bytes | None, acl_id: bytes | None, identities: Iterable[Id
 def fix_acl(acl: Acls | None, identities: Iterable[Identity], options: TreeOptions) -> Acls:
     """The ACL to store for the one in a request: without duplicates, `auth` entries replaced by who is asking.
 
-    Raises Refused (INVALID_ACL) or, for a null id where one is needed, JuteError (protocol facts 6.3, 6.4, 1.1).
+    Raises Refused (INVALID_ACL, or QUOTA_EXCEEDED above the limit of entries) or, for a null id where one is needed,
+    JuteError (protocol facts 6.3, 6.4, 1.1).
     """
     fixed: list[Acl] = []
     for entry in dict.fromkeys(acl or ()):
@@ -86,6 +88,9 @@ def fix_acl(acl: Acls | None, identities: Iterable[Identity], options: TreeOptio
             fixed.append(entry)
         else:
             raise Refused(ErrorCode.INVALID_ACL)
+        # Whoever comes by this znode goes through all entries.
+        if len(fixed) > options.acl_entries:
+            raise Refused(ErrorCode.QUOTA_EXCEEDED)
     if not fixed:
         raise Refused(ErrorCode.INVALID_ACL)
     return tuple(fixed)

@@ -17,6 +17,8 @@ Change: TypeAlias = tuple[int, int, bytes]
 
 #: How many changes are kept as they are, to be cheap to append to, before they are packed.
 CHUNK_CHANGES = 1024
+#: The same for their paths, which can be long.
+CHUNK_PATH_BYTES = 256 * 1024
 LIMIT_BYTES = 16 * 1024 * 1024
 
 _CHANGE = struct.Struct(">qbi")  # zxid, event type, length of the path that follows
@@ -36,21 +38,24 @@ class RecentChanges:
         self._chunks: dict[int, bytes] = {}  # by the first zxid in each
         self._chunks_bytes = 0
         self._newest: list[Change] = []  # what will be the next chunk
+        self._newest_path_bytes = 0
         self._newest_stored_zxid = 0  # how far of it the last checkpoint has
         self._dirty: set[int] = set()  # chunks that the last checkpoint does not have, or has although they are dropped
 
     def add(self, zxid: int, event_type: int, path: bytes) -> None:
         """Append a change; zxids do not go down."""
         newest = self._newest
-        if len(newest) >= CHUNK_CHANGES and newest[-1][0] != zxid:
+        is_full = len(newest) >= CHUNK_CHANGES or self._newest_path_bytes >= CHUNK_PATH_BYTES
+        if is_full and newest[-1][0] != zxid:
             self._close_chunk()
         newest.append((zxid, event_type, path))
+        self._newest_path_bytes += len(path)
 
     def forget(self, zxid: int) -> None:
         """Take back the changes of `zxid`, which are the last."""
         newest = self._newest
         while newest and newest[-1][0] == zxid:
-            newest.pop()
+            self._newest_path_bytes -= len(newest.pop()[2])
 
     def since(self, zxid: int) -> Iterator[Change] | None:
         """The changes after `zxid`, oldest first, with those of the parents' children; None if some are dropped."""
@@ -103,6 +108,7 @@ class RecentChanges:
         self._chunks_bytes += len(self._chunks[first_zxid])
         self._dirty.add(first_zxid)
         self._newest.clear()
+        self._newest_path_bytes = 0
         while self._chunks_bytes > self._limit_bytes:
             first_zxid = next(iter(self._chunks))
             dropped = self._chunks.pop(first_zxid)

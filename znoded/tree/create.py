@@ -119,6 +119,8 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
         raise Refused(ErrorCode.BAD_ARGUMENTS)
     if parent_node[OWNER_SLICE] != NO_OWNER_BYTES:
         raise Refused(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS)
+    if tree.children_bytes.get(parent, 0) + len(path) - slash - 1 > tree.options.children_bytes:
+        raise Refused(ErrorCode.QUOTA_EXCEEDED)
     data_bytes = len(data) - 4
     if tree.quotas:
         quota.check(tree, path, 1, data_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 # The characters that a name may hold, as UTF-8. ZooKeeper judges UTF-16 units, so everything beyond the first plane is
 # out with the surrogates; so are control characters, private use and the last sixteen. Malformed UTF-8 matches nothing.
@@ -30,3 +31,13 @@ def check_name(name: bytes) -> bool:
 def parent_of(path: bytes) -> bytes:
     """The path of the parent, `path` being valid; the root is its own."""
     return path[: path.rfind(b"/")] or b"/"
+
+
+def name_bytes(path: bytes, parent: bytes) -> int:
+    """The length of the last part of a path."""
+    return len(path) - len(parent) - 1 if parent != b"/" else len(path) - 1
+
+
+def names_bytes(parent: bytes, paths: Collection[bytes]) -> int:
+    """The lengths of the names of a znode's children together."""
+    return sum(map(len, paths)) - len(paths) * (len(parent) + 1 if parent != b"/" else 1)

@@ -20,6 +20,7 @@ from znoded.jute.records import Acl
 from znoded.tree import quota
 from znoded.tree.acl import Acls
 from znoded.tree.changes import RecentChanges
+from znoded.tree.paths import names_bytes
 from znoded.tree.sessions import Session
 from znoded.tree.znode import NO_OWNER_BYTES, OWNER_SLICE, owner_of
 
@@ -84,6 +85,7 @@ def restore_changes(tree: Tree, changes: Changes) -> None:
     dirty.kinds.update(key for key, _ in changes[KINDS])
     dirty.sessions.update(_LONG.unpack(key)[0] for key, _ in changes[SESSIONS])
     tree.changes.restore_dirty(key for key, _ in changes[CHANGES])
+    tree.dirty_bytes += sum(len(key) + len(value or b"") for items in changes.values() for key, value in items)
 
 
 def load(tree: Tree, read_table: ReadTable) -> None:
@@ -100,7 +102,7 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.acls = {path: tree.interned(_decode_acl(value)) for path, value in read_table(ACLS)}
     tree.kinds = {path: _LONG.unpack(value)[0] for path, value in read_table(KINDS)}
     tree.sessions = {session.id: session for session in map(_decode_session, read_table(SESSIONS))}
-    tree.changes = RecentChanges()
+    tree.changes = RecentChanges(tree.options.changes_bytes)
     tree.changes.load(read_table(CHANGES), _LONG.unpack(meta[b"changes_floor"])[0])
     tree.dirty = Dirty()
     tree.dirty_bytes = 0
@@ -124,6 +126,7 @@ def _find_children_and_owners(tree: Tree) -> None:
                 session.own(path)
     del children[b"/"][b"/"]  # the loop took the root for a child of itself
     tree.children = {parent: paths for parent, paths in children.items() if paths}
+    tree.children_bytes = {parent: names_bytes(parent, paths) for parent, paths in tree.children.items()}
 
 
 def _encoded(keys: Iterable[bytes], table: Mapping[bytes, V], encode: Callable[[V], bytes]) -> list[Item]:

@@ -22,6 +22,7 @@ from znoded.tree.create import create, create2, create_container, create_ttl
 from znoded.tree.delete import delete
 from znoded.tree.multi import multi
 from znoded.tree.options import TreeOptions
+from znoded.tree.paths import name_bytes, names_bytes
 from znoded.tree.quota import Limits
 from znoded.tree.refusal import Refused
 from znoded.tree.sessions import Session, close_session, create_session, expire_session
@@ -38,6 +39,8 @@ Event: TypeAlias = tuple[int, bytes, Acls | None]
 Applied: TypeAlias = tuple[int, int, int, int, bytes]
 
 _INTERNED_ACLS = 4096
+#: Larger ACLs are rare, and a table full of them would take gigabytes.
+_INTERNED_ACL_BYTES = 1024
 _READ_ONLY_ACL: Acls = (Acl(int(Perm.READ), b"world", b"anyone"),)
 
 
@@ -50,6 +53,8 @@ class Tree:
         self.nodes: dict[bytes, bytes] = {}
         #: Path -> the full paths of its children; no entry for those without.
         self.children: dict[bytes, dict[bytes, None]] = {}
+        #: Path -> the bytes of the names of its children; no entry for those without.
+        self.children_bytes: dict[bytes, int] = {}
         #: Path -> how many children were ever created, which numbers sequential ones; no entry for none.
         self.created: dict[bytes, int] = {}
         #: Path -> its ACL; no entry for the open one.
@@ -87,6 +92,7 @@ class Tree:
             self.nodes[path] = encode_buffer(b"") + STAT.pack(0, 0, 0, 0, 0, -count, aversion, 0, 0, count, 0)
             if children:
                 self.children[path] = dict.fromkeys(children)
+                self.children_bytes[path] = names_bytes(path, children)
         self.acls[b"/zookeeper/config"] = _READ_ONLY_ACL
         self.dirty.nodes.update(self.nodes)
         self.dirty.acls.update(self.acls)
@@ -148,7 +154,9 @@ class Tree:
         return None if acl == OPEN_ACL else self.interned(acl)
 
     def interned(self, acl: Acls) -> Acls:
-        """The one copy of an ACL."""
+        """The one copy of an ACL, unless it is large."""
+        if sum(len(entry.id or b"") + 32 for entry in acl) > _INTERNED_ACL_BYTES:
+            return acl
         if len(self._interned_acls) >= _INTERNED_ACLS:
             self._interned_acls.clear()
         return self._interned_acls.setdefault(acl, acl)
@@ -167,8 +175,10 @@ class Tree:
         siblings = self.children.get(parent)
         if siblings is None:
             self.children[parent] = {path: None}
+            self.children_bytes[parent] = name_bytes(path, parent)
         else:
             siblings[path] = None
+            self.children_bytes[parent] += name_bytes(path, parent)
         if owner in self.sessions:
             self.sessions[owner].own(path)
 
@@ -176,8 +186,11 @@ class Tree:
         """The opposite of `link`."""
         siblings = self.children[parent]
         del siblings[path]
-        if not siblings:
+        if siblings:
+            self.children_bytes[parent] -= name_bytes(path, parent)
+        else:
             del self.children[parent]
+            del self.children_bytes[parent]
         if owner in self.sessions:
             self.sessions[owner].disown(path)
 
