@@ -1,0 +1,205 @@
+"""What the values of a configuration have to be: readers, each of which gives a value or adds the problem with it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.internet.endpoints import serverFromString
+
+FOUR_LETTER_WORDS = (
+    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr",
+    "ruok", "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
+)
+EVERY_WORD = "*"
+ENDPOINT = "a Twisted endpoint string, such as tcp:2181:interface=127.0.0.1"
+SHA1_BYTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a configuration: the key, and a message with its value and what would be right."""
+
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}"
+
+
+Reader = Callable[[object, str, list[Problem]], Any]
+"""Takes what TOML holds, its dotted key, and the problems to add to; gives the value, or None after a problem."""
+
+
+def _reader(convert: Callable[[object], object], expected: str, *, secret: bool = False) -> Reader:
+    """Makes a reader of `convert`, which gives the value or raises ValueError with what is expected, if it knows."""
+
+    def read(value: object, key: str, problems: list[Problem]) -> Any:
+        try:
+            return convert(value)
+        except ValueError as error:
+            problems.append(wrong(key, "the given value" if secret else shown(value), str(error) or expected))
+            return None
+
+    return read
+
+
+def wrong(key: str, value: str, expected: str) -> Problem:
+    """The problem of a value that is another than expected."""
+    return Problem(key, f"{value} is not right: it must be {expected}")
+
+
+def shown(value: object) -> str:
+    """A value as TOML would write it, or nearly so, and not too long."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:76] + " ..."
+
+
+# ---- readers with parameters
+
+
+def integer(least: int, most: int, unit: str, *, zero: str | None = None) -> Reader:
+    """A whole number of `unit`; `zero`, when given, says what an additional 0 means."""
+
+    def convert(value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and (least <= value <= most or (zero and value == 0)):
+            return value
+        raise ValueError
+
+    return _reader(convert, f"a whole number from {least} to {most}, in {unit}" + (f", or 0: {zero}" if zero else ""))
+
+
+def choice(*choices: str) -> Reader:
+    """One of some texts."""
+
+    def convert(value: object) -> str:
+        if value in choices:
+            return str(value)
+        raise ValueError
+
+    return _reader(convert, " or ".join(f'"{each}"' for each in choices))
+
+
+def list_of(read_item: Reader, example: str) -> Reader:
+    """A list, read into a tuple; each wrong item is a problem of its own."""
+
+    def read(value: object, key: str, problems: list[Problem]) -> Any:
+        if isinstance(value, list):
+            return tuple(read_item(item, f"{key}[{index}]", problems) for index, item in enumerate(value))
+        problems.append(wrong(key, shown(value), f"a list, such as {example}"))
+        return None
+
+    return read
+
+
+def table_of(read_item: Reader, expected: str) -> Reader:
+    """A table whose keys are the operator's own; each wrong value is a problem of its own."""
+
+    def read(value: object, key: str, problems: list[Problem]) -> Any:
+        if isinstance(value, dict):
+            return {name: read_item(item, f"{key}.{name}", problems) for name, item in value.items()}
+        problems.append(Problem(key, f"it must be {expected}"))
+        return None
+
+    return read
+
+
+def pem_file(label: str) -> Reader:
+    """The path of a readable PEM file that holds a `label` block."""
+
+    def convert(value: object) -> str:
+        path = _path(value)
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise ValueError(f"a readable PEM file ({path}: {error.strerror})") from error
+        if not re.search(rb"-----BEGIN [A-Z ]*" + label.encode() + rb"-----", content):
+            raise ValueError(f"a PEM file with a {label} block")
+        if b"ENCRYPTED" in content:
+            raise ValueError(f"a PEM file whose {label} has no password")
+        return path
+
+    return _reader(convert, "the path of a PEM file")
+
+
+# ---- readers
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError
+
+
+def _path(value: object) -> str:
+    return os.path.abspath(_text(value))
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _endpoint(value: object) -> str:
+    text = _text(value)
+    kind, _, rest = text.partition(":")
+    try:
+        if kind in ("tcp", "tcp6", "ssl") and not 0 <= int(rest.split(":")[0]) <= 65535:
+            raise ValueError("a port from 0 to 65535")
+        serverFromString(None, text)  # the reactor is needed to listen only
+    except Exception as error:
+        raise ValueError(f"{ENDPOINT} ({error})") from error
+    return text
+
+
+def _tls_endpoint(value: object) -> str:
+    if _text(value).partition(":")[0] in ("tcp", "tcp6", "unix"):
+        return _endpoint(value)
+    raise ValueError
+
+
+def _optional_endpoint(value: object) -> str | None:
+    return None if value == "" else _endpoint(value)
+
+
+def _super_digest(value: object) -> str:
+    user, _, digest = _text(value).partition(":")
+    try:
+        sha1 = base64.b64decode(digest, validate=True)
+    except binascii.Error:
+        raise ValueError from None
+    if user and len(sha1) == SHA1_BYTES:
+        return f"{user}:{digest}"
+    raise ValueError
+
+
+def _word(value: object) -> str:
+    if value == EVERY_WORD or value in FOUR_LETTER_WORDS:
+        return str(value)
+    raise ValueError
+
+
+def _address(value: object) -> str:
+    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(\d{1,5})", _text(value))
+    if match and 1 <= int(match[1]) <= 65535:
+        return match[0]
+    raise ValueError
+
+
+boolean = _reader(_boolean, "true or false")
+directory = _reader(_path, "the path of a directory")
+endpoint = _reader(_endpoint, ENDPOINT)
+tls_endpoint = _reader(_tls_endpoint, "a tcp, tcp6 or unix endpoint string, such as tcp:2281")
+optional_endpoint = _reader(_optional_endpoint, f'{ENDPOINT}, or "" for none')
+password = _reader(_text, "a text that is not empty", secret=True)
+super_digest = _reader(_super_digest, 'user:base64(SHA-1("user:password")), as ZooKeeper\'s superDigest', secret=True)
+word = _reader(_word, f'"*" for all, or one of {", ".join(FOUR_LETTER_WORDS)}')
+address = _reader(_address, "HOST:PORT, an IPv6 host in brackets")
