@@ -112,6 +112,8 @@ class Limits:
     outstanding_per_connection: int = _key(values.integer(1, INT32_MAX, "requests"), 1_000)
     outstanding: int = _key(values.integer(1, INT32_MAX, "requests"), 20_000)
     queued_bytes_per_connection: int = _key(values.integer(65_536, INT32_MAX, "bytes"), 4 * MIB)
+    children_bytes: int = _key(values.integer(1024, INT32_MAX, "bytes"), 32 * MIB)
+    acl_entries: int = _key(values.integer(1, INT32_MAX, "entries"), 1_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class Member:
                 enforce_quota=config.tree.enforce_quota,
                 reconfig=config.tree.reconfig,
                 changes_bytes=config.history.bytes,
+                children_bytes=config.limits.children_bytes,
+                acl_entries=config.limits.acl_entries,
                 sasl_ids=bool(config.auth.sasl_users),
                 x509_ids=config.client.tls is not None and config.client.tls.client_ca is not None,
             )
