@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.crash.kill_under_load import run
+
+
+@pytest.mark.crash
+def test_nothing_acknowledged_is_lost_by_kills_under_load(tmp_path: Path) -> None:
+    assert run(tmp_path, rounds=int(os.environ.get("ZNODED_KILLS", "20")), seed=random.randrange(10**6)) > 0
