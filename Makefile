@@ -28,7 +28,8 @@ interop: $(VENV)/installed-interop ## foreign clients, those that are installed;
 	$(BIN)/python -m pytest -m interop tests/interop
 
 crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
-	ZNODED_KILLS=$(KILLS) $(BIN)/python -m pytest -m 'crash or slow'
+	$(BIN)/python -m pytest -m 'crash or slow'
+	$(BIN)/python -m tests.crash.kill_under_load --rounds $(KILLS)
 
 bench: $(VENV)/installed-test ## speed beside ZooKeeper, see docs/performance.md
 	$(BIN)/python -m bench
