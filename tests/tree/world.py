@@ -5,7 +5,7 @@ from __future__ import annotations
 from znoded.jute.errors import ErrorCode
 from znoded.jute.fields import Record
 from znoded.jute.ops import CreateFlags, Op, Perm
-from znoded.jute.primitives import Reader, encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
+from znoded.jute.primitives import Reader
 from znoded.jute.records import (
     Acl,
     CheckRequest,
@@ -20,7 +20,8 @@ from znoded.jute.records import (
 from znoded.jute.stat import Stat
 from znoded.tree import reads
 from znoded.tree.acl import OPEN_ACL, Identity
-from znoded.tree.commands import EXPIRY_SEQUENCE, NEW_TERM, encode_command
+from znoded.tree.commands import encode_command
+from znoded.tree.proposals import encode_identities, expire_session, new_session, new_term, sweep_node
 from znoded.tree.tree import Event, Tree, TreeOptions
 
 OPEN = OPEN_ACL
@@ -67,23 +68,26 @@ class World:
         return self.apply(encode_command(self.now_ms, session, attach, sequence, op, b"", record))[0]
 
     def begin_term(self, term: int, secret: bytes = SECRET) -> None:
-        assert self.command(NEW_TERM, encode_long(term) + encode_buffer(secret)) == 0
+        self.now_ms += 1
+        assert self.apply(new_term(self.now_ms, term, secret)) == (0, b"")
 
     def session(self, session_id: int = 0x100, *identities: Identity, timeout_ms: int = 10_000) -> Client:
         """A new session."""
         client = Client(self, session_id, *identities)
-        record = encode_int(timeout_ms) + encode_buffer(None)
-        assert self.command(Op.CREATE_SESSION, record, session_id, client.attach) == 0
+        self.now_ms += 1
+        assert self.apply(new_session(self.now_ms, session_id, client.attach, timeout_ms, None)) == (0, b"")
         return client
 
     def expire(self, client: Client, term: int | None = None) -> int:
         """The leader finds a session silent too long: the error."""
-        record = encode_long(self.tree.term if term is None else term)
-        return self.command(Op.CLOSE_SESSION, record, client.id, client.attach, EXPIRY_SEQUENCE)
+        self.now_ms += 1
+        decided_in = self.tree.term if term is None else term
+        return self.apply(expire_session(self.now_ms, client.id, client.attach, decided_in))[0]
 
-    def sweep(self, path: bytes | None, mzxid: int, pzxid: int) -> int:
+    def sweep(self, path: bytes, mzxid: int, pzxid: int) -> int:
         """The leader decided to delete an empty container or TTL node: the error."""
-        return self.command(Op.DELETE_CONTAINER, encode_ustring(path) + encode_long(mzxid) + encode_long(pzxid))
+        self.now_ms += 1
+        return self.apply(sweep_node(self.now_ms, path, mzxid, pzxid))[0]
 
     def events(self) -> list[tuple[int, bytes]]:
         """The events since the last call, without their ACLs."""
@@ -130,9 +134,8 @@ class Client:
         """Send a write: its error and its reply record."""
         self.sequence += 1
         self.house.now_ms += 1
-        identities = encode_vector(self.identities, lambda i: encode_ustring(i[0]) + encode_ustring(i[1]))
         head = self.house.now_ms, self.id, self.attach, self.sequence, op
-        return self.house.apply(encode_command(*head, identities, record))
+        return self.house.apply(encode_command(*head, encode_identities(self.identities), record))
 
     def create(
         self, path: bytes | None, data: bytes | None = b"", flags: int = 0, acl: tuple[Acl, ...] | None = OPEN_ACL

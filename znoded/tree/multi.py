@@ -61,11 +61,12 @@ def multi(tree: Tree, time_ms: int, session: Session, identities: bytes, record:
 def _has_null(request: Record) -> bool:
     """Whether ZooKeeper makes no sense of this operation, so of the whole multi. createTTL may have a null ACL."""
     match request:
-        case CreateRequest(path, _, acl, _):
-            return path is None or acl is None
-        case CreateTtlRequest(path) | DeleteRequest(path) | SetDataRequest(path) | CheckRequest(path):
-            return path is None
-    return False
+        case CreateRequest(None) | CreateRequest(acl=None) | CreateTtlRequest(None):
+            return True
+        case DeleteRequest(None) | SetDataRequest(None) | CheckRequest(None):
+            return True
+        case _:
+            return False
 
 
 def _all_refused(count: int, failed: int, err: ErrorCode) -> list[bytes]:
@@ -83,7 +84,8 @@ def _carry_out(tree: Tree, time_ms: int, session: Session, identities: bytes, op
             delete_node(tree, identities, path or b"", version)
         case CheckRequest(path, version):
             check(tree, identities, path or b"", version)
-        case CreateRequest() | CreateTtlRequest():
+        case _:
+            assert isinstance(request, CreateRequest | CreateTtlRequest)  # decoding lets nothing else pass
             op, wanted = _wanted(op, request)
             made, stat = create_node(tree, time_ms, session, identities, wanted)
             body = encode_ustring(made)

@@ -107,7 +107,7 @@ def parse_limits(text: bytes) -> Limits:
     """The hard limits in a limits znode. Text that makes no sense limits nothing; in ZooKeeper it fails writes."""
     values: dict[bytes, int] = {}
     for item in re.split(rb"[,;]+", text.rstrip(b",;")) if text else ():
-        key, _, value = item.rstrip(b"=").partition(b"=")
+        key, value = (*item.split(b"="), b"")[:2]
         if not _NUMBER.fullmatch(value) or int(value) not in _INT64:
             return Limits()
         values[key] = int(value)

@@ -66,12 +66,6 @@ def owner_of(node: bytes) -> int:
     return value
 
 
-def children_count_of(node: bytes) -> int:
-    """The number of children."""
-    value: int = _INT.unpack_from(node, len(node) - _NUM_CHILDREN_AT)[0]
-    return value
-
-
 def mtime_of(node: bytes) -> int:
     """When the data was last changed, in ms since the epoch."""
     value: int = _LONG.unpack_from(node, len(node) - _MTIME_AT)[0]
