@@ -1,37 +1,22 @@
-"""A disk that is really full: a small tmpfs. Needs the right to mount one."""
+"""A member on a disk that is really full."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.crash.conftest import DISK_BYTES
+from tests.crash.full_disk import take_all_room
 from tests.zab_raft.members import JournalMember, commands_in
 from znoded.zab_raft import log_thread as log_thread_module
 
-DISK_BYTES = 24 << 20
 SEGMENT_BYTES = 1 << 18
 
 
-@pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@pytest.fixture(autouse=True)
+def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_thread_module, "RETRY_INTERVAL_S", 0.01)
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
-    try:
-        done = subprocess.run(mount, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.decode().strip()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def fill_until_refused(member: JournalMember, command: bytes) -> int:
@@ -42,12 +27,6 @@ def fill_until_refused(member: JournalMember, command: bytes) -> int:
         taken += 1
         member.reactor.advance(0)
     return taken
-
-
-def take_all_room(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
 
 
 def test_full_disk_refuses_writes_and_recovers_by_itself(disk: Path) -> None:
