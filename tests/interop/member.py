@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from tests.interop.kazoo_suite.certificates import make_certificates
+from tests.interop.certificates import make_certificates
 from tests.server_process import ServerProcess, free_port
 
 SUPER_PASSWORD = "test"

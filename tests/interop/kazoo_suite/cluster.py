@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.interop.kazoo_suite.certificates import Certificates, make_certificates
+from tests.interop.certificates import Certificates, make_certificates
 from tests.server_process import ServerProcess, free_port
 
 HOST = "127.0.0.1"
@@ -60,10 +60,13 @@ class ManagedMember:
             self.running = True
 
     def stop(self) -> None:
-        """End the process; its data stays."""
+        """End the process; its data stays. Raises RuntimeError when anything went wrong inside while it ran."""
         if self.running:
             self.running = False
             self._server.stop()
+            log = self._server.log_path.read_text(errors="replace")
+            if "Traceback" in log:
+                raise RuntimeError(f"a traceback in the log of znoded:\n{log}")
 
     def reset(self) -> None:
         """End the process and forget its data; it can be run again."""
