@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class Admission:
     """Counts the connections of a member.
 
-    Those that have not asked for a session yet wait in the lobby, for a limited time.
+    Those that have not asked for a session yet wait in the lobby, for a limited time; so do those that are closed as
+    soon as they have taken what was sent.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -54,6 +55,13 @@ class Admission:
     def leave_lobby(self, connection: ClientConnection) -> None:
         """It has asked for a session."""
         self._lobby.pop(connection, None)
+
+    def linger(self, connection: ClientConnection, now_ms: int) -> None:
+        """It is over, but for what its client has not read yet."""
+        if connection in self._connections:
+            self._lobby.pop(connection, None)
+            connection.accepted_ms = now_ms
+            self._lobby[connection] = None
 
     def leave(self, connection: ClientConnection) -> None:
         """It is closed. One that was never let in may leave, too."""

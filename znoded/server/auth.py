@@ -39,7 +39,16 @@ def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[I
     if request.scheme == b"reads" and text in READ_MODES:
         # One voter answers every read from what it has committed itself, so both modes are the same.
         return ()
-    raise AuthFailed(f"scheme {request.scheme!r}")
+    raise AuthFailed("the scheme is none of digest, ip and reads")
+
+
+def require_room(held: tuple[Identity, ...], gained: tuple[Identity, ...], limit_bytes: int) -> None:
+    """Every command of a connection carries its identities: raise AuthFailed if these become more than may be."""
+    size_bytes = sum(len(scheme) + len(name) for scheme, name in {*held, *gained})
+    if size_bytes > limit_bytes:
+        raise AuthFailed(
+            f"its identities would be {size_bytes} bytes, and limits.identity_bytes_per_connection allows {limit_bytes}"
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -52,10 +52,10 @@ class ClientConnection(Protocol):
     """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
 
     __slots__ = (
-        "_chunks", "_have_bytes", "_need_bytes", "_reading", "_sender", "accepted_ms", "attach", "host", "identities",
-        "identities_record", "last_latency_ms", "last_op", "last_received", "last_xid", "last_zxid", "live", "member",
-        "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats",
-        "touched", "writes_answered",
+        "_need_bytes", "_partial", "_reading", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host",
+        "identities", "identities_record", "in_line", "last_latency_ms", "last_op", "last_received", "last_xid",
+        "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence",
+        "session_id", "state", "stats", "touched", "waiting_bytes", "writes_answered",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
@@ -71,13 +71,17 @@ class ClientConnection(Protocol):
         self.sasl: Any = None
         #: Requests received and not answered yet, oldest first. None until there was one, to keep idle sessions small.
         self.pending: deque[Waiting] | None = None
+        #: The size of their records, those answered since the queue was empty included.
+        self.waiting_bytes = 0
+        self.in_line = False  # its requests took long, and others have their turn
         #: Frames to send at the next flush.
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.touched = False  # in the delivery's list of connections to flush
-        self._chunks: list[bytes] = []
-        self._have_bytes = 0
-        self._need_bytes = 0
+        self._partial = bytearray()  # received and not parsed yet
+        self._need_bytes = 0  # what it must hold before it is worth another look
+        self._skip_bytes = 0  # what is left of an oversized frame
+        self._skip_xid = 0
         self._reading = True
         self.stats = RequestStats()
         self.last_op = 0
@@ -109,7 +113,7 @@ class ClientConnection(Protocol):
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:
         self.state = State.ENDED
-        self._chunks.clear()
+        self._partial.clear()
         self.out.clear()
         self.member.connection_lost(self)
 
@@ -122,9 +126,12 @@ class ClientConnection(Protocol):
         """Send what is waiting, then close. Nothing received from now on is looked at."""
         if self.state is State.ENDED:
             return
-        self.flush()
         self.state = State.ENDED
+        if self.out:
+            self._sender.send(b"".join(self.out))
+            self.out.clear()
         self._sender.finish()
+        self.member.admission.linger(self, self.member.monotonic_ms())
 
     def abort(self) -> None:
         """Close at once and without a word."""
@@ -139,35 +146,47 @@ class ClientConnection(Protocol):
     # ---- in
 
     def dataReceived(self, data: bytes) -> None:
-        # Parts of a frame are kept apart until it is whole: joining at each segment would cost the square of the
-        # frame's size.
-        if self._chunks:
-            self._chunks.append(data)
-            self._have_bytes += len(data)
-            if self._have_bytes < self._need_bytes:
+        if self._skip_bytes:
+            skipped_bytes = min(self._skip_bytes, len(data))
+            self._skip_bytes -= skipped_bytes
+            if self._skip_bytes or self.state is State.ENDED:
                 return
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            self._have_bytes = 0
+            data = data[skipped_bytes:]
+            self.member.pipeline.oversized(self, self._skip_xid)
+        if self._partial:
+            self._partial += data
+            if len(self._partial) < self._need_bytes:
+                return
+            data = self._take_partial()
         self._consume(data)
+
+    def skip(self, size_bytes: int, xid: int) -> None:
+        """Look at nothing of the next `size_bytes`, which end the request `xid`."""
+        self._skip_bytes = size_bytes
+        self._skip_xid = xid
+
+    def _take_partial(self) -> bytes:
+        data = bytes(self._partial)
+        self._partial = bytearray()
+        return data
 
     def _consume(self, data: bytes) -> None:
         rest, need_bytes = self.member.pipeline.consume(self, data)
         if self.out:
             self.flush()
         if rest and self.state is not State.ENDED:
-            self._chunks.append(rest)
-            self._have_bytes = len(rest)
+            self._partial += rest
             self._need_bytes = need_bytes
         if self.is_stalled():
             self.stop_reading()
 
     def is_stalled(self) -> bool:
         """Whether nothing more may be read from this client for now."""
-        if self.state is State.OPENING or self._sender.blocked:
+        if self.state is State.OPENING or self._sender.blocked or self.in_line:
             return True
-        pending = self.pending
-        return pending is not None and self.member.is_over_outstanding_limit(len(pending))
+        if not self.pending:
+            return False  # without a write of its own under way nothing would tell it to go on
+        return self.member.is_over_outstanding_limit(len(self.pending), self.waiting_bytes)
 
     def stop_reading(self) -> None:
         """Leave what the client sends in the network until `go_on`."""
@@ -181,11 +200,8 @@ class ClientConnection(Protocol):
         if self._reading or self.has_ended or self.is_stalled():
             return
         self._reading = True
-        if self._chunks:
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            self._have_bytes = 0
-            self._consume(data)
+        if self._partial:
+            self._consume(self._take_partial())
         if self._reading and not self.has_ended:
             transport: Any = self.transport
             transport.resumeProducing()

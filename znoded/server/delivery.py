@@ -57,7 +57,7 @@ class Delivery:
             write_applied(connection, zxid, error, body)
             if not connection.touched:
                 self.flush_later(connection)
-        member.batch_applied(len(commands))
+        member.batch_applied(commands)
         self.flush()
 
     def flush_later(self, connection: ClientConnection) -> None:
@@ -73,6 +73,8 @@ class Delivery:
         for connection in touched:
             connection.touched = False
             count_writes(connection)
+            if not connection.pending:
+                connection.waiting_bytes = 0
             connection.flush()
             connection.check_output_limit()
             connection.go_on()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct(">i")
 CONNECT_REQUEST_BYTES = 28  # without a password and the read-only byte
+#: Those of all clients are below 50; room is left for what later ones may add.
+CONNECT_REQUEST_BYTES_MOST = 1024
 PASSWORD_BYTES = 16
 
 
@@ -51,15 +53,15 @@ class Handshake:
             connection.finish()
             return b"", 0
         (length,) = LENGTH.unpack(word)
-        if not CONNECT_REQUEST_BYTES <= length <= self._member.limits.frame_bytes:
-            connection.abort()
+        if not CONNECT_REQUEST_BYTES <= length <= CONNECT_REQUEST_BYTES_MOST:
+            self._member.cut_off(connection, f"sent a first frame of {length} bytes, which is no connect request")
             return b"", 0
         if len(data) < 4 + length:
             return data, 4 + length
         try:
             request = ConnectRequest.decode(Reader(data, 4, 4 + length))
-        except JuteError:
-            connection.abort()
+        except JuteError as error:
+            self._member.cut_off(connection, f"sent no connect request: {error}")
             return b"", 0
         self._connect(connection, request)
         if connection.state is State.OPEN:

@@ -76,5 +76,12 @@ class Housekeeping:
 
     def _close_silent_connections(self) -> None:
         member = self._member
+        member.complaints.end_period()
         for connection in member.admission.overstayed(member.monotonic_ms()):
-            connection.abort()
+            if connection.has_ended:
+                connection.abort()  # it was told to go, and does not take what was left to tell
+            else:
+                limit_ms = member.limits.handshake_timeout_ms
+                member.cut_off(
+                    connection, f"did not ask for a session within {limit_ms} ms (limits.handshake_timeout_ms)"
+                )

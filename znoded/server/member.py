@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from znoded.config import Config
 from znoded.exit import exit_in_failure
 from znoded.server.admission import Admission
+from znoded.server.complaints import Complaints
 from znoded.server.connection import ClientConnection, State
 from znoded.server.delivery import Delivery
 from znoded.server.figures import Figures
@@ -23,6 +24,7 @@ from znoded.server.listeners import Listeners
 from znoded.server.pipeline import Pipeline
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
+from znoded.server.turns import Turns
 from znoded.server.words import Words
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_term
@@ -71,6 +73,8 @@ class Member:
         self.watches: Watches[ClientConnection] = Watches()
         self.stats = RequestStats()
         self.admission = Admission(config.limits)
+        self.complaints = Complaints(self.monotonic_ms)
+        self.turns = Turns(reactor)
         self.sessions = SessionTracker(config.tick_ms, self.monotonic_ms())
         self.pipeline = Pipeline(self)
         self.handshake = Handshake(self)
@@ -83,6 +87,7 @@ class Member:
         self._housekeeping = Housekeeping(self, reactor)
         self._proposed = 0
         self._applied = 0
+        self._outstanding_bytes = 0
         self._behind: deque[tuple[int, Callable[[], None]]] = deque()
         self._last_session_id = 0
 
@@ -92,7 +97,7 @@ class Member:
     def start(self) -> Any:
         """Recover what is on disk, then serve. Fails with the error that says what is in the way."""
         self.replica.start()
-        self._applied = self._proposed = 0  # what the log held was nobody's request
+        self._applied = self._proposed = self._outstanding_bytes = 0  # what the log held was nobody's request
         self.propose(new_term(int(time.time() * 1000), self.replica.term, secrets.token_bytes(SECRET_BYTES)))
         yield self._drained()
         now_ms = self.monotonic_ms()
@@ -167,15 +172,17 @@ class Member:
         if not self.replica.propose(command):
             return False
         self._proposed += 1
+        self._outstanding_bytes += len(command)
         return True
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         """StateMachine: apply committed commands."""
         self.delivery.apply_batch(first_index, commands)
 
-    def batch_applied(self, count: int) -> None:
-        """`count` commands were applied and answered; what waited for them goes on."""
-        self._applied += count
+    def batch_applied(self, commands: list[bytes]) -> None:
+        """These commands were applied and answered; what waited for them goes on."""
+        self._applied += len(commands)
+        self._outstanding_bytes -= sum(map(len, commands))
         while self._behind and self._behind[0][0] <= self._applied:
             self._behind.popleft()[1]()
 
@@ -210,14 +217,23 @@ class Member:
 
     # ---- limits
 
-    def is_over_outstanding_limit(self, pending: int) -> bool:
-        """Whether a connection with `pending` requests must wait before it is read from again."""
+    def is_over_outstanding_limit(self, pending: int, pending_bytes: int) -> bool:
+        """Whether a connection with so many requests that wait must wait before it is read from again."""
         limits = self.limits
-        return pending >= limits.outstanding_per_connection or self.outstanding >= limits.outstanding
+        return (
+            pending >= limits.outstanding_per_connection
+            or pending_bytes >= limits.outstanding_bytes_per_connection
+            or self.outstanding >= limits.outstanding
+            or self._outstanding_bytes >= limits.outstanding_bytes
+        )
 
-    def may_watch(self, connection: ClientConnection) -> bool:
-        """Whether a connection may set one more watch."""
-        return self.watches.count_of(connection) < self.limits.watches_per_session
+    def may_watch(self, connection: ClientConnection, count: int, paths_bytes: int) -> bool:
+        """Whether a connection may set so many more watches, on paths of that length together."""
+        limits = self.limits
+        return (
+            self.watches.count_of(connection) + count <= limits.watches_per_session
+            and self.watches.bytes_of(connection) + paths_bytes <= limits.watch_bytes_per_session
+        )
 
     # ---- connections
 
@@ -238,7 +254,7 @@ class Member:
     def cut_off(self, connection: ClientConnection, why: str) -> None:
         """Close a connection that broke a rule or met a limit."""
         if connection.state is not State.ENDED:
-            log.info("closed {host}:{port}: {why}", host=connection.host, port=connection.port, why=why)
+            self.complaints.add(connection.host, connection.port, why)
             connection.abort()
 
 

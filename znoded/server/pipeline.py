@@ -29,6 +29,7 @@ from znoded.server import auth
 from znoded.server.connection import OUTPUT_SLICE_BYTES, ClientConnection, State
 from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.sasl import SaslFailure
+from znoded.server.turns import TURN_S
 from znoded.server.watching import rearm
 from znoded.tree import reads
 from znoded.tree.commands import HEAD
@@ -51,6 +52,9 @@ WRITES = frozenset(
         Op.RECONFIG,
     )
 )  # fmt: skip
+
+#: Reads that can take long although their replies are short.
+COSTLY = frozenset(map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2)))
 
 Answer = Callable[[ClientConnection, int, bytes], None]
 
@@ -115,6 +119,11 @@ class Pipeline:
             frame_end = position + 4 + length
             if frame_end > end or not REQUEST_HEADER_BYTES <= length <= frame_limit:
                 break
+            if op in COSTLY and connection.pending:
+                # What waits behind a write is answered in one go with it, and several of these would take too long.
+                connection.in_line = True
+                self._member.when_applied(lambda: self._member.turns.wait(connection))
+                break
             received += 1
             if (op == 4 or op == 3) and not connection.pending and length > 13:
                 # getData and exists of a node that anyone may read: a look into the dictionary and a join.
@@ -142,6 +151,8 @@ class Pipeline:
                     self._propose(connection, xid, op, record, now_ms, started)
                 else:
                     self._answer(connection, xid, op, record)
+                    if time.perf_counter() - started > TURN_S and connection.state is State.OPEN:
+                        self._member.turns.wait(connection)
             connection.out_bytes += made_bytes
             made_bytes = 0
             if connection.out_bytes > OUTPUT_SLICE_BYTES:
@@ -178,10 +189,16 @@ class Pipeline:
                 connection, f"sent a frame of {length} bytes, and limits.frame_bytes allows {self._frame_bytes}"
             )
             return b"", 0
-        if len(data) < 4 + length:
-            return data, 4 + length
-        self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.BAD_ARGUMENTS))
+        missing_bytes = 4 + length - len(data)
+        if missing_bytes > 0:
+            connection.skip(missing_bytes, xid)
+            return b"", 0
+        self.oversized(connection, xid)
         return self._consume_requests(connection, data[4 + length :])
+
+    def oversized(self, connection: ClientConnection, xid: int) -> None:
+        """A frame above the limit came to its end: answer it."""
+        self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.BAD_ARGUMENTS))
 
     def _count(
         self, connection: ClientConnection, xid: int, op: int, received: int, answered: int, started: float
@@ -218,6 +235,7 @@ class Pipeline:
         if self._member.propose(head + identities + record):
             connection.sequence += 1
             connection.waiting().append((xid, None, started))
+            connection.waiting_bytes += len(record)
             return True
         # The disk is full. No code stands for that; this one is known to every client and ends none's connection.
         self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.SYSTEM_ERROR))
@@ -242,13 +260,14 @@ class Pipeline:
         """Answer now, or behind the session's own writes that are not applied yet."""
         if connection.pending:
             connection.pending.append((xid, answer, record))
+            connection.waiting_bytes += len(record)
         else:
             answer(connection, xid, record)
 
     def answer_waiting(self, connection: ClientConnection) -> None:
         """Answer what stands at the head of the queue, up to the next write that is not applied yet."""
         pending = connection.pending
-        while pending:
+        while pending and connection.state is State.OPEN:
             xid, answer, record = pending[0]
             if answer is None:
                 return
@@ -298,7 +317,7 @@ class Pipeline:
         if request is None or request.path is None:
             self._reply(connection, xid, ErrorCode.MARSHALLING_ERROR)
             return None
-        if request.watch and not self._member.may_watch(connection):
+        if request.watch and not self._member.may_watch(connection, 1, len(request.path)):
             self._reply(connection, xid, ErrorCode.QUOTA_EXCEEDED)
             return None
         return request
@@ -361,7 +380,8 @@ class Pipeline:
         self._reply(connection, xid, *reads.get_ephemerals(self._tree, connection.session_id, prefix))
 
     def _multi_read(self, connection: ClientConnection, xid: int, record: bytes) -> None:
-        self._reply(connection, xid, *reads.multi_read(self._tree, record, connection.identities))
+        limit_bytes = self._member.limits.multi_read_bytes
+        self._reply(connection, xid, *reads.multi_read(self._tree, record, connection.identities, limit_bytes))
 
     def _who_am_i(self, connection: ClientConnection, xid: int, record: bytes) -> None:
         self._reply(connection, xid, *reads.who_am_i(connection.identities))
@@ -390,7 +410,7 @@ class Pipeline:
         except ValueError:
             self._reply(connection, xid, ErrorCode.MARSHALLING_ERROR)
             return
-        if not self._member.may_watch(connection):
+        if not self._member.may_watch(connection, 1, len(request.path or b"")):
             self._reply(connection, xid, ErrorCode.QUOTA_EXCEEDED)
             return
         add = self._watches.add_recursive if mode is AddWatchMode.PERSISTENT_RECURSIVE else self._watches.add_persistent
@@ -441,7 +461,9 @@ class Pipeline:
         try:
             request = AuthRequest.decode(Reader(record))
             gained = auth.authenticate(request, connection.host, self._member.config.auth)
-        except (JuteError, auth.AuthFailed):
+            auth.require_room(connection.identities, gained, self._member.limits.identity_bytes_per_connection)
+        except (JuteError, auth.AuthFailed) as error:
+            self._member.complaints.add(connection.host, connection.port, f"its auth request failed: {error}")
             self._in_turn(connection, xid, self._auth_failed, b"")
             return
         connection.add_identities(gained)
@@ -458,7 +480,8 @@ class Pipeline:
         try:
             token = SaslRequest.decode(Reader(record)).token
             answer = auth.sasl_step(connection, token or b"", self._member.config.auth)
-        except (JuteError, SaslFailure):
+        except (JuteError, SaslFailure) as error:
+            self._member.complaints.add(connection.host, connection.port, f"its SASL exchange failed: {error}")
             self._in_turn(connection, xid, self._sasl_failed, b"")
             return
         self._in_turn(connection, xid, self._sasl_token, encode_buffer(answer))

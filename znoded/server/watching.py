@@ -74,7 +74,8 @@ def rearm(member: Member, connection: ClientConnection, request: SetWatches2Requ
     if None in lists:
         return ErrorCode.MARSHALLING_ERROR
     data, exist, child, persistent, recursive = (paths or () for paths in lists)
-    if member.watches.count_of(connection) + sum(map(len, lists)) > member.limits.watches_per_session:  # type: ignore[arg-type]
+    paths_bytes = sum(sum(map(len, paths or ())) for paths in lists)
+    if not member.may_watch(connection, sum(len(paths or ()) for paths in lists), paths_bytes):
         return ErrorCode.QUOTA_EXCEEDED
     missed = catch_up(
         member.watches,

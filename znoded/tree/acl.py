@@ -7,6 +7,7 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias
 
 from znoded.jute.errors import ErrorCode
@@ -157,8 +158,13 @@ def _address(text: bytes) -> tuple[int, int] | None:
         return None
 
 
+# An ACL can be long, and is gone through for each request: what is in it is read once.
+_known_address = lru_cache(4096)(_address)
+_known_address_range = lru_cache(4096)(_address_range)
+
+
 def _address_matches(address_text: bytes, acl_id: bytes) -> bool:
-    address, wanted = _address(address_text), _address_range(acl_id)
+    address, wanted = _known_address(address_text), _known_address_range(acl_id)
     if address is None or wanted is None or address[1] != wanted[1]:
         return False
     number, width_bits, bits = wanted

@@ -24,6 +24,9 @@ Reply: TypeAlias = tuple[int, bytes]
 Read: TypeAlias = Callable[["Tree", bytes, Identities], Reply]
 
 _MULTI_HEADER_OF = {op: encode_int(op) + b"\0" + encode_int(ErrorCode.OK) for op in (Op.GET_DATA, Op.GET_CHILDREN)}
+#: A frame cannot be longer.
+REPLY_BYTES_MOST = (1 << 31) - 1
+
 _MULTI_END = encode_int(Op.ERROR) + b"\1" + encode_int(-1)
 
 
@@ -100,13 +103,17 @@ def get_ephemerals(tree: Tree, session_id: int, prefix: bytes | None) -> Reply:
     return ErrorCode.OK, encode_strings([path for path in session.ephemerals or () if path.startswith(wanted)])
 
 
-def multi_read(tree: Tree, record: bytes, identities: Identities) -> Reply:
-    """op multiRead: a result of each getData and getChildren; one that fails does not touch the others."""
+def multi_read(tree: Tree, record: bytes, identities: Identities, limit_bytes: int = REPLY_BYTES_MOST) -> Reply:
+    """op multiRead: a result of each getData and getChildren; one that fails does not touch the others.
+
+    A reply of more than `limit_bytes` is refused: a small request can ask for the same large znode ever again.
+    """
     try:
         operations = MultiReadRequest.decode(Reader(record)).ops
     except JuteError:
         return ErrorCode.MARSHALLING_ERROR, b""
     parts: list[bytes] = []
+    reply_bytes = 0
     for op, request in operations:
         assert isinstance(request, PathWatchRequest)
         if request.path is None:
@@ -117,6 +124,9 @@ def multi_read(tree: Tree, record: bytes, identities: Identities) -> Reply:
             parts.append(encode_int(Op.ERROR) + b"\0" + encode_int(err) + encode_int(err))
         else:
             parts += (_MULTI_HEADER_OF[op], body)
+            reply_bytes += len(body)
+            if reply_bytes > limit_bytes:
+                return ErrorCode.QUOTA_EXCEEDED, b""
     return ErrorCode.OK, b"".join([*parts, _MULTI_END])
 
 

@@ -47,6 +47,7 @@ class Watches(Generic[W]):
 
     def __init__(self) -> None:
         self._ways: dict[W, dict[bytes, int]] = {}
+        self._path_bytes: dict[W, int] = {}
         self._data: _Table = {}
         self._children: _Table = {}
         self._recursive: _Table = {}  # the part of the data table that also matches below its paths
@@ -86,6 +87,7 @@ class Watches(Generic[W]):
 
     def drop(self, watcher: W) -> None:
         """Forget all watches of a connection that ended."""
+        self._path_bytes.pop(watcher, None)
         for path, ways in self._ways.pop(watcher, {}).items():
             self._leave_tables(ways, path, watcher)
 
@@ -93,7 +95,10 @@ class Watches(Generic[W]):
         ways_of_path = self._ways.get(watcher)
         if ways_of_path is None:
             ways_of_path = self._ways[watcher] = {}
+            self._path_bytes[watcher] = 0
         before = ways_of_path.get(path, 0)
+        if not before:
+            self._path_bytes[watcher] += len(path)
         ways_of_path[path] = before | way
         if way & _IN_DATA_TABLE and not before & _IN_DATA_TABLE:
             _hold(self._data, path, watcher)
@@ -112,8 +117,10 @@ class Watches(Generic[W]):
             ways_of_path[path] = after
         else:
             del ways_of_path[path]
+            self._path_bytes[watcher] -= len(path)
             if not ways_of_path:
                 del self._ways[watcher]
+                del self._path_bytes[watcher]
         self._leave_tables(before, path, watcher, after)
 
     def _leave_tables(self, before: int, path: bytes, watcher: W, after: int = 0) -> None:
@@ -173,6 +180,10 @@ class Watches(Generic[W]):
     def count_of(self, watcher: W) -> int:
         """How many paths `watcher` watches, in whatever ways."""
         return len(self._ways.get(watcher, ()))
+
+    def bytes_of(self, watcher: W) -> int:
+        """How long the paths that `watcher` watches are together."""
+        return self._path_bytes.get(watcher, 0)
 
     @property
     def data_count(self) -> int:
