@@ -159,7 +159,8 @@ def test_creating_takes_the_right_on_the_parent(house: World) -> None:
 def test_the_first_failing_check_decides(house: World, client: Client) -> None:
     client.create(b"/closed", acl=world(Perm.READ))
     client.create(b"/e", flags=EPHEMERAL)
-    assert client.create(b"x", flags=99, acl=()) == BAD, "flags"
+    assert client.create(None, flags=99, acl=()) == BAD, "flags, before the null path"
+    assert client.create(None, acl=()) == ErrorCode.MARSHALLING_ERROR, "the null path, before the ACL"
     assert client.create(b"x", acl=()) == BAD, "a path without a slash, before the ACL"
     assert client.create(b"/absent/x", acl=()) == ErrorCode.INVALID_ACL, "the ACL, before the parent"
     assert client.create(b"/closed/.") == ErrorCode.NO_AUTH, "rights, before the name"

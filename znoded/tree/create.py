@@ -39,7 +39,7 @@ _NODE_CREATED, _CHILDREN_CHANGED = int(EventType.NODE_CREATED), int(EventType.NO
 class Wanted(NamedTuple):
     """What a create asks for. `data` is an encoded buffer; `acl` None is the open one."""
 
-    path: bytes
+    path: bytes | None
     data: bytes
     acl: Acls | None
     flags: int
@@ -88,9 +88,8 @@ def _decode(record: bytes) -> tuple[Wanted, int]:
         acl = tuple(reader.vector(Acl.decode, least_item_bytes=12) or ())
         acl_end = reader.position
     flags = int_at(record, acl_end)
-    if is_null(record, 0):
-        raise JuteError("a create of a null path")
-    return Wanted(record[4:path_end], record[path_end:data_end], acl, flags), acl_end + 4
+    path = None if is_null(record, 0) else record[4:path_end]
+    return Wanted(path, record[path_end:data_end], acl, flags), acl_end + 4
 
 
 def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, wanted: Wanted) -> tuple[bytes, bytes]:
@@ -98,6 +97,8 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
     path, data, wanted_acl, flags, is_container, ttl_ms = wanted
     if flags not in _PLAIN_FLAGS or ttl_ms is not None:
         _check_ttl(tree, flags, ttl_ms)
+    if path is None:
+        raise JuteError("a create of a null path")
     slash = path.rfind(b"/")
     if slash < 0 or b"\0" in path:
         raise Refused(ErrorCode.BAD_ARGUMENTS)

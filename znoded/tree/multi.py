@@ -107,4 +107,4 @@ def _wanted(op: Op, request: CreateRequest | CreateTtlRequest) -> tuple[Op, Want
             op = Op.CREATE
     data = encode_buffer(request.data)
     is_container = op == Op.CREATE_CONTAINER
-    return op, Wanted(request.path or b"", data, request.acl or (), request.flags, is_container, ttl_ms)
+    return op, Wanted(request.path, data, request.acl or (), request.flags, is_container, ttl_ms)
