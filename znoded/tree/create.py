@@ -132,13 +132,11 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
     if tree.undo is not None:
         tree.undo.remember(tree, path)
         tree.undo.remember(tree, parent)
-    tree.nodes[path] = data + stat
-    tree.nodes[parent] = with_child_created(parent_node, zxid)
+    dirty = tree.dirty
+    tree.nodes[path] = dirty.nodes[path] = data + stat
+    tree.nodes[parent] = dirty.nodes[parent] = with_child_created(parent_node, zxid)
     tree.created[parent] = next_count(created)
     tree.link(path, parent, owner)
-    dirty = tree.dirty
-    dirty.nodes.add(path)
-    dirty.nodes.add(parent)
     dirty.created.add(parent)
     if acl is not None:
         tree.acls[path] = acl

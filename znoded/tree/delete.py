@@ -63,10 +63,9 @@ def remove_node(tree: Tree, path: bytes) -> None:
         tree.undo.remember(tree, parent)
     node = tree.nodes.pop(path)
     acl = tree.acls.pop(path, None)
-    tree.nodes[parent] = with_child_deleted(tree.nodes[parent], zxid)
+    dirty.nodes[path] = None
+    tree.nodes[parent] = dirty.nodes[parent] = with_child_deleted(tree.nodes[parent], zxid)
     tree.unlink(path, parent, owner_of(node))
-    dirty.nodes.add(path)
-    dirty.nodes.add(parent)
     if acl is not None:
         dirty.acls.add(path)
     if tree.created.pop(path, None) is not None:

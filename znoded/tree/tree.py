@@ -167,8 +167,7 @@ class Tree:
         """Put other bytes in the place of a znode's."""
         if self.undo is not None:
             self.undo.remember(self, path)
-        self.nodes[path] = node
-        self.dirty.nodes.add(path)
+        self.nodes[path] = self.dirty.nodes[path] = node
 
     def link(self, path: bytes, parent: bytes, owner: int) -> None:
         """A znode is a child of its parent, and an ephemeral of its owner if it has one."""

@@ -38,7 +38,7 @@ class Undo:
             )
 
     def roll_back(self, tree: Tree) -> None:
-        """Put everything back. It was marked as changed since the last checkpoint, and may stay so."""
+        """Put everything back. That it changed since the last checkpoint may stay noted."""
         for path, before in self._before.items():
             node = tree.nodes.get(path)
             if _place(node) != _place(before.node):
@@ -47,6 +47,7 @@ class Undo:
                 if before.node is not None:
                     tree.link(path, parent_of(path), owner_of(before.node))
             _put_back(tree.nodes, path, before.node)
+            tree.dirty.nodes[path] = before.node
             _put_back(tree.created, path, before.created)
             _put_back(tree.acls, path, before.acl)
             _put_back(tree.kinds, path, before.kind)
