@@ -24,6 +24,7 @@ class HandReplica:
 
     def __init__(self, reactor: Any, config: Any, machine: Any, on_fatal: Callable[[Exception], None]) -> None:
         self.machine = machine
+        self._reactor = reactor
         self.term = 1
         self.writable = True
         self._index = 0
@@ -52,6 +53,7 @@ class HandReplica:
         first_index = self._index + 1
         self._index += len(commands)
         self.machine.apply_batch(first_index, commands)
+        self._reactor.advance(0)
 
 
 class Transport(StringTransport):
@@ -117,6 +119,7 @@ class Client:
     def send(self, *frames: bytes) -> None:
         """The frames arrive in one segment."""
         self.connection.dataReceived(b"".join(frames))
+        self.house.clock.advance(0)  # whoever stands in line has its turn
 
     def frames(self) -> list[bytes]:
         """The payloads that came since the last look."""

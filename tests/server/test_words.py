@@ -131,10 +131,10 @@ def ask(words: Words, word: bytes, argument: bytes = b"") -> str:
 
 def busy_connection() -> Connection:
     stats = RequestStats()
-    stats.packets_received = 4
-    stats.packets_sent = 3
     stats.answered(1, 0.2)
     stats.answered(1, 5.1)
+    stats.packets_received = 4
+    stats.packets_sent = 3
     return Connection(
         session_id=0x10000194AAB0001,
         live=Live(),
@@ -205,9 +205,9 @@ def test_the_version_is_read_by_all_kinds_of_tools() -> None:
 
 def test_srvr(server: Server, words: Words) -> None:
     server.stats.packets_received = 59
-    server.stats.packets_sent = 58
     server.stats.answered(9, 18.44444)
     server.stats.answered(1, 0.3)
+    server.stats.packets_sent = 58
     server.connected = [Connection(), Connection()]
     assert ask(words, b"srvr") == (
         f"Zookeeper version: {version_text()}\n"

@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from znoded.server.auth import with_identities
+from znoded.server.receiver import Receiver, receiver_for
 from znoded.server.sender import Sender, sender_for
 from znoded.server.stats import RequestStats
 from znoded.server.tls import subject_rfc2253
@@ -52,10 +53,10 @@ class ClientConnection(Protocol):
     """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
 
     __slots__ = (
-        "_need_bytes", "_partial", "_reading", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host",
-        "identities", "identities_record", "in_line", "last_latency_ms", "last_op", "last_received", "last_xid",
-        "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence",
-        "session_id", "state", "stats", "touched", "waiting_bytes", "writes_answered",
+        "_need_bytes", "_partial", "_receiver", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host",
+        "identities", "identities_record", "in_line", "is_reading", "last_latency_ms", "last_op", "last_received",
+        "last_xid", "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl",
+        "sequence", "session_id", "state", "stats", "touched", "waiting_bytes", "writes_answered",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
@@ -82,7 +83,7 @@ class ClientConnection(Protocol):
         self._need_bytes = 0  # what it must hold before it is worth another look
         self._skip_bytes = 0  # what is left of an oversized frame
         self._skip_xid = 0
-        self._reading = True
+        self.is_reading = True
         self.stats = RequestStats()
         self.last_op = 0
         self.last_xid = -1
@@ -99,6 +100,7 @@ class ClientConnection(Protocol):
         self.host: str = getattr(peer, "host", "127.0.0.1")
         self.port: int = getattr(peer, "port", 0)
         self._sender: Sender = sender_for(transport, self._resume)
+        self._receiver: Receiver = receiver_for(transport, self, self.member.poller)
         self.accepted_ms = self.member.monotonic_ms()
         self.add_identities(((b"ip", self.host.encode()),))
         if hasattr(transport, "setTcpNoDelay"):
@@ -113,8 +115,10 @@ class ClientConnection(Protocol):
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:
         self.state = State.ENDED
+        self._receiver.close()
         self._partial.clear()
         self.out.clear()
+        self.out_bytes = 0
         self.member.connection_lost(self)
 
     @property
@@ -127,15 +131,18 @@ class ClientConnection(Protocol):
         if self.state is State.ENDED:
             return
         self.state = State.ENDED
+        self._receiver.close()
         if self.out:
             self._sender.send(b"".join(self.out))
             self.out.clear()
+            self.out_bytes = 0
         self._sender.finish()
         self.member.admission.linger(self, self.member.monotonic_ms())
 
     def abort(self) -> None:
         """Close at once and without a word."""
         self.state = State.ENDED
+        self._receiver.close()
         transport: Any = self.transport
         transport.abortConnection()
 
@@ -190,21 +197,19 @@ class ClientConnection(Protocol):
 
     def stop_reading(self) -> None:
         """Leave what the client sends in the network until `go_on`."""
-        if self._reading and self.state is not State.ENDED:
-            self._reading = False
-            transport: Any = self.transport
-            transport.pauseProducing()
+        if self.is_reading and self.state is not State.ENDED:
+            self.is_reading = False
+            self._receiver.pause()
 
     def go_on(self) -> None:
         """Read on, if the reason for the pause is gone: first what was received before it."""
-        if self._reading or self.has_ended or self.is_stalled():
+        if self.is_reading or self.has_ended or self.is_stalled():
             return
-        self._reading = True
+        self.is_reading = True
         if self._partial:
             self._consume(self._take_partial())
-        if self._reading and not self.has_ended:
-            transport: Any = self.transport
-            transport.resumeProducing()
+        if self.is_reading and not self.has_ended:
+            self._receiver.resume()
 
     def _resume(self) -> None:
         """The peer has taken all that was queued."""
@@ -217,9 +222,12 @@ class ClientConnection(Protocol):
     # ---- out
 
     def flush(self) -> None:
-        """Send the frames in `out`, a slice at a time. While the peer does not read, they stay where they are."""
+        """Send the frames in `out`, a slice at a time. While the peer does not read, they stay, up to a limit."""
         out = self.out
-        while out and not self._sender.blocked and self.state is not State.ENDED:
+        while out and self.state is not State.ENDED:
+            if self._sender.blocked:
+                self._check_output_limit()
+                return
             if self.out_bytes <= OUTPUT_SLICE_BYTES:
                 data = b"".join(out) if len(out) > 1 else out[0]
                 out.clear()
@@ -254,11 +262,12 @@ class ClientConnection(Protocol):
     def notify(self, frame: bytes) -> None:
         """Queue a watch notification behind what was answered so far."""
         self.put(frame)
-        self.check_output_limit()
+        if self._sender.blocked:
+            self._check_output_limit()
 
-    def check_output_limit(self) -> None:
+    def _check_output_limit(self) -> None:
         """Cut off a client that does not read while its output grows beyond the limit."""
-        if self._sender.blocked and self.out_bytes > self.member.limits.queued_bytes_per_connection:
+        if self.out_bytes > self.member.limits.queued_bytes_per_connection:
             self.member.cut_off(self, f"does not read: {self.out_bytes} bytes wait for it")
 
     def waiting(self) -> deque[Waiting]:

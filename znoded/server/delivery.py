@@ -72,12 +72,13 @@ class Delivery:
         count_writes = self._member.pipeline.count_writes
         for connection in touched:
             connection.touched = False
-            count_writes(connection)
+            if connection.writes_answered:
+                count_writes(connection)
             if not connection.pending:
                 connection.waiting_bytes = 0
             connection.flush()
-            connection.check_output_limit()
-            connection.go_on()
+            if not connection.is_reading:
+                connection.go_on()
 
     def _notify(self, zxid: int) -> None:
         """Queue the notifications of one change: one per watcher and event, if the watcher may read the node."""
@@ -117,6 +118,6 @@ class Delivery:
         connection = live.connection
         if sequence == EXPIRY_SEQUENCE or connection.attach != attach:
             connection.abort()
-        else:
+        elif not connection.has_ended:
             member.pipeline.write_applied(connection, member.zxid, error, b"")
             connection.finish()

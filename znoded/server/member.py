@@ -22,6 +22,7 @@ from znoded.server.handshake import Handshake
 from znoded.server.housekeeping import Housekeeping
 from znoded.server.listeners import Listeners
 from znoded.server.pipeline import Pipeline
+from znoded.server.receiver import SocketPoller
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
 from znoded.server.turns import Turns
@@ -76,6 +77,7 @@ class Member:
         self.complaints = Complaints(self.monotonic_ms)
         self.turns = Turns(reactor)
         self.sessions = SessionTracker(config.tick_ms, self.monotonic_ms())
+        self.poller = SocketPoller(reactor)
         self.pipeline = Pipeline(self)
         self.handshake = Handshake(self)
         self.delivery = Delivery(self)
@@ -108,6 +110,7 @@ class Member:
         self.sessions.grant_all(now_ms)
         self._housekeeping.start()
         self.serving = True
+        self.poller.start()
         yield self.listeners.open(self.config.client, self)
         log.info("serving {nodes} znodes, {sessions} sessions", nodes=len(self.tree.nodes), sessions=len(self.sessions))
 
@@ -122,6 +125,7 @@ class Member:
         yield self._drained()
         for connection in self.admission:
             connection.finish()
+        self.poller.stop()
         yield self.replica.stop()
 
     def _drained(self) -> Deferred[None]:

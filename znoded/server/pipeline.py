@@ -45,6 +45,7 @@ STAT_BYTES = 68
 #: ends the connection, as Kazoo's own tests ask for 2 MiB at the default limit.
 OVERSIZED_FRAMES_READ = 2
 
+OPEN = State.OPEN
 WRITES = frozenset(
     int(op)
     for op in (
@@ -66,6 +67,7 @@ class Pipeline:
         self._member = member
         self._tree = member.tree
         self._watches = member.watches
+        self._stats = member.stats
         self._frame_bytes = member.limits.frame_bytes
         self._answers: dict[int, Answer] = {
             Op.EXISTS: self._exists,
@@ -93,20 +95,18 @@ class Pipeline:
 
         Returns the rest, and how many bytes it must have before it is worth another look.
         """
-        if connection.state is State.OPEN:
+        if connection.state is OPEN:
             return self._consume_requests(connection, data)
         if connection.state is State.NEW:
             return self._member.handshake.consume(connection, data)
         return data, 0
 
     def _consume_requests(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
-        if connection.is_stalled():
-            return data, 0
-        started = time.perf_counter()
-        now_ms = int(time.time() * 1000)
+        started = time.monotonic()
+        now_ms = 0
         nodes = self._tree.nodes
         acls = self._tree.acls
-        zxid = self._member.zxid
+        zxid = self._tree.zxid
         frame_limit = self._frame_bytes
         unpack = REQUEST.unpack_from
         unpack_int = INT.unpack_from
@@ -148,21 +148,22 @@ class Pipeline:
                 record = data[position + 12 : frame_end]
                 position = frame_end
                 if op in WRITES:
+                    now_ms = now_ms or int(time.time() * 1000)
                     self._propose(connection, xid, op, record, now_ms, started)
                 else:
                     self._answer(connection, xid, op, record)
-                    if time.perf_counter() - started > TURN_S and connection.state is State.OPEN:
+                    if time.monotonic() - started > TURN_S and connection.state is State.OPEN:
                         self._member.turns.wait(connection)
             connection.out_bytes += made_bytes
             made_bytes = 0
             if connection.out_bytes > OUTPUT_SLICE_BYTES:
                 connection.flush()
-            if connection.state is not State.OPEN or connection.is_stalled():
+            if connection.state is not OPEN or connection.is_stalled():
                 break
         connection.out_bytes += made_bytes
         if received:
             self._count(connection, xid, op, received, answered, started)
-        if connection.state is not State.OPEN:
+        if position == end or connection.state is not OPEN:
             return b"", 0
         if end - position >= 4:
             return self._incomplete(connection, data, position)
@@ -204,24 +205,20 @@ class Pipeline:
         self, connection: ClientConnection, xid: int, op: int, received: int, answered: int, started: float
     ) -> None:
         """Count what one readable event brought, and touch the session: any frame keeps it alive."""
-        member = self._member
         if connection.live is not None:
-            connection.live.heard_ms = member.monotonic_ms()
+            connection.live.heard_ms = int(started * 1000)
         connection.last_op = op
         connection.stats.packets_received += received
-        member.stats.packets_received += received
+        self._stats.packets_received += received
         if answered:
-            connection.stats.packets_sent += answered
-            member.stats.packets_sent += answered
-            self._count_latency(connection, xid, answered, started)
+            self._count_answers(connection, xid, answered, started)
 
-    def _count_latency(self, connection: ClientConnection, xid: int, answered: int, started: float) -> None:
-        latency_ms = (time.perf_counter() - started) * 1000
+    def _count_answers(self, connection: ClientConnection, xid: int, answered: int, started: float) -> None:
         connection.last_xid = xid
-        connection.last_zxid = self._member.zxid
-        connection.last_latency_ms = latency_ms
+        connection.last_zxid = self._tree.zxid
+        connection.last_latency_ms = latency_ms = (time.monotonic() - started) * 1000
         connection.stats.answered(answered, latency_ms)
-        self._member.stats.answered(answered, latency_ms)
+        self._stats.answered(answered, latency_ms)
 
     def _propose(
         self, connection: ClientConnection, xid: int, op: int, record: bytes, now_ms: int, started: float
@@ -275,7 +272,6 @@ class Pipeline:
             answer(connection, xid, record)
             if connection.out_bytes > OUTPUT_SLICE_BYTES:
                 connection.flush()
-                connection.check_output_limit()
 
     def write_applied(self, connection: ClientConnection, zxid: int, error: int, body: bytes) -> None:
         """The oldest write of this connection was applied: answer it, and what waited for it."""
@@ -291,12 +287,9 @@ class Pipeline:
             self.answer_waiting(connection)
 
     def count_writes(self, connection: ClientConnection) -> None:
-        """Count the writes that a batch answered, all with the latency of the last: a look at the clock for each shows."""
+        """Count the writes that a batch answered, all with the latency of the last: a clock look-up for each shows."""
         count, connection.writes_answered = connection.writes_answered, 0
-        if count:
-            connection.stats.packets_sent += count
-            self._member.stats.packets_sent += count
-            self._count_latency(connection, connection.last_xid, count, connection.last_received)
+        self._count_answers(connection, connection.last_xid, count, connection.last_received)
 
     # ---- reads
 
@@ -494,6 +487,6 @@ class Pipeline:
         connection.finish()
 
     def _close_session(self, connection: ClientConnection, xid: int) -> None:
-        proposed = self._propose(connection, xid, Op.CLOSE_SESSION, b"", int(time.time() * 1000), time.perf_counter())
+        proposed = self._propose(connection, xid, Op.CLOSE_SESSION, b"", int(time.time() * 1000), time.monotonic())
         if connection.live is not None:
             connection.live.closing = proposed

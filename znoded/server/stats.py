@@ -24,6 +24,7 @@ class RequestStats:
 
     def answered(self, count: int, latency_ms: float) -> None:
         """`count` requests were answered, each `latency_ms` after it was received."""
+        self.packets_sent += count
         if not self.latency_count or latency_ms < self.latency_min_ms:
             self.latency_min_ms = latency_ms
         if latency_ms > self.latency_max_ms:
