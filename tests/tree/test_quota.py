@@ -191,10 +191,21 @@ def test_stats_that_a_client_sets_are_counted_on_from(house: World, client: Clie
     assert usage(house, b"/q") == b"count=11,bytes=21"
 
 
+def test_stats_that_a_client_set_too_low_go_below_zero(house: World, client: Client) -> None:
+    client.create(b"/q")
+    client.create(b"/q/a", b"123")
+    node = put_quota(client, b"/q")
+    client.set(node + STATS, b"count=0,bytes=0")
+    client.delete(b"/q/a")
+    assert usage(house, b"/q") == b"count=-1,bytes=-3"
+    client.create(b"/q/b", b"1234")
+    assert usage(house, b"/q") == b"count=0,bytes=1"
+
+
 def test_stats_that_make_no_sense_are_replaced(house: World, client: Client) -> None:
     client.create(b"/q", b"12")
     node = put_quota(client, b"/q")
-    for text in (b"garbage", None, b"count=1", b"count=-1,bytes=-1"):
+    for text in (b"garbage", None, b"count=1", b"count=,bytes=1"):
         client.set(node + STATS, text)
         assert usage(house, b"/q") == b"count=1,bytes=2"
 

@@ -138,6 +138,13 @@ def test_a_multi_read_of_anything_else_is_a_marshalling_error(house: World, reco
     assert reads.multi_read(house.tree, record, NOBODY) == (ErrorCode.MARSHALLING_ERROR, b"")
 
 
+def test_a_multi_read_that_asks_for_too_much_is_refused(house: World, client: Client) -> None:
+    client.create(b"/a", b"x" * 1000)
+    record = multi(*[(Op.GET_DATA, string(b"/a") + b"\0")] * 3)
+    assert reads.multi_read(house.tree, record, NOBODY, limit_bytes=4000)[0] == 0
+    assert reads.multi_read(house.tree, record, NOBODY, limit_bytes=3000) == (ErrorCode.QUOTA_EXCEEDED, b"")
+
+
 def test_who_am_i_shows_no_hash(house: World) -> None:
     identities = ((b"ip", b"127.0.0.1"), (b"digest", b"bob:hash"), (b"sasl", b"eve"), SUPER)
     shown = [(b"ip", b"127.0.0.1"), (b"digest", b"bob"), (b"sasl", b"eve"), (b"super", b"")]

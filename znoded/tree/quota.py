@@ -29,7 +29,7 @@ _EXEMPT = b"/zookeeper"
 _UNLIMITED = -1
 _INT64 = range(-(1 << 63), 1 << 63)
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,20}")
-_USAGE = re.compile(rb"count=([0-9]{1,18}),bytes=([0-9]{1,18})")
+_USAGE = re.compile(rb"count=(-?[0-9]{1,18}),bytes=(-?[0-9]{1,18})")
 
 
 class Limits(NamedTuple):
