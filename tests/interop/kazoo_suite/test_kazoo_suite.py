@@ -29,6 +29,7 @@ def test_kazoos_own_tests_pass_on_one_member(parts: Parts, tmp_path: Path) -> No
         ("eventlet", "eventlet"),
         ("objgraph", "objgraph"),
         ("xdist", "pytest-xdist"),
+        ("pytest_rerunfailures", "pytest-rerunfailures"),
     ]:
         parts.module(module, package)
     report = tmp_path / "report.xml"
