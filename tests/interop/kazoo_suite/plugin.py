@@ -27,9 +27,9 @@ NOT_FOR_ONE_MEMBER = {
     "test_sasl.py::TestSASLGSSAPIAuthentication::test_invalid_gssapi_auth": NO_KERBEROS,
 }
 
-# Tests that race with themselves, each with the reason why a failure of it is tried again. The race: Kazoo's start() takes
-# the client for connected before SASL is through, and does not raise AuthFailedError when the refusal overtakes its next
-# step. A ZooKeeper 3.9.5 on a busy machine shows it too, a quicker server more often.
+# Tests that race with themselves, each with the reason why a failure of it is tried again. The race: Kazoo's start()
+# takes the client for connected before SASL is through, and does not raise AuthFailedError when the refusal overtakes
+# its next step. A ZooKeeper 3.9.5 on a busy machine shows it too, a quicker server more often.
 CONNECTED_BEFORE_SASL = "start() does not wait for SASL and is overtaken by its refusal"
 TRIED_AGAIN = {
     "test_sasl.py::TestSASLDigestAuthentication::test_invalid_sasl_auth": CONNECTED_BEFORE_SASL,
