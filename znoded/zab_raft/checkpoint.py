@@ -16,7 +16,7 @@ import lmdb
 
 from znoded.zab_raft.errors import CheckpointFailed
 from znoded.zab_raft.files import Files
-from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, portions, write_increment
+from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, give_way, portions, write_increment
 
 ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 
@@ -92,7 +92,7 @@ class Checkpoint:
             self._close()
 
     def _write(self, changes: Changes, index: int, term: int) -> None:
-        parts = list(portions(_with_short_keys(changes)))
+        parts = list(_stored(portions(changes)))
         groups = list(_transactions(parts))
         if len(groups) > 1 or os.path.exists(self._increment_path):
             write_increment(self._files, self._increment_path, parts, index, term)
@@ -190,17 +190,19 @@ def _put(transaction: lmdb.Transaction, table: Any, items: list[Item]) -> None:
     for key, value in items:
         if value is None:
             transaction.delete(key, db=table)
+    give_way()
 
 
-def _with_short_keys(changes: Changes) -> Changes:
-    """The changes as they are stored: long keys in a table of their own, under their hash."""
-    stored = dict(changes)
-    for table, items in changes.items():
-        long = [item for item in items if len(item[0]) > KEY_BYTES_LIMIT]
+def _stored(parts: Iterable[Portion]) -> Iterator[Portion]:
+    """The portions as they are stored: long keys in a table of their own, under their hash."""
+    for part in parts:
+        long = [item for item in part.items if len(item[0]) > KEY_BYTES_LIMIT]
         if long:
-            stored[table] = [item for item in items if len(item[0]) <= KEY_BYTES_LIMIT]
-            stored[_LONG_KEYS + table] = [_hashed(item) for item in long]
-    return stored
+            short = [item for item in part.items if len(item[0]) <= KEY_BYTES_LIMIT]
+            yield Portion(_LONG_KEYS + part.table, [_hashed(item) for item in long], part.size_bytes)
+            yield Portion(part.table, short, 0)
+        else:
+            yield part
 
 
 def _hashed(item: Item) -> Item:
