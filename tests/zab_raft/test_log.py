@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from twisted.logger import capturedLogs
 
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.files import Files
@@ -163,6 +164,20 @@ def test_record_with_the_wrong_index_is_damage(tmp_path: Path) -> None:
         LogDamaged, match=r"0000000000000001.log is damaged at offset \d+: it has index 3 where 2 belongs"
     ):
         read(tmp_path)
+
+
+def test_torn_tail_is_left_out_and_said(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    append(log, 1, b"a")
+    append(log, 2, b"b" * 40)
+    path = tmp_path / segments(tmp_path)[0]
+    content = bytearray(path.read_bytes())
+    torn_offset = content.index(b"b" * 40) - 64
+    content[torn_offset + 80 :] = bytes(len(content) - torn_offset - 80)
+    path.write_bytes(content)
+    with capturedLogs() as events:
+        assert read(tmp_path) == [(1, [b"a"])]
+    assert [(event["path"], event["offset"]) for event in events] == [(str(path), torn_offset)]
 
 
 def test_no_segment_at_all_is_seen(tmp_path: Path) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from twisted.logger import Logger
+
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.segment import HardState, Record, SegmentReader, segment_name, sequence_of
+
+_log = Logger()
 
 
 class Recovery:
@@ -61,6 +65,12 @@ class Recovery:
                     self.hard_state = record.hard_state
                 if expected_index > self._checkpoint_index + 1:
                     yield self._take(record, expected_index)
+            if reader.torn_offset is not None:
+                _log.warn(
+                    "{path} ends at offset {offset} within a batch that was never acknowledged: it is left out",
+                    path=reader.path,
+                    offset=reader.torn_offset,
+                )
 
     def _take(self, record: Record, next_index: int) -> tuple[int, list[bytes]]:
         if not self.payloads:

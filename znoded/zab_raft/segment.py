@@ -129,7 +129,10 @@ def record_prefix(salt: int, payload: bytes) -> bytes:
 
 
 class SegmentReader:
-    """A segment opened for reading; close it with `close`."""
+    """A segment opened for reading; close it with `close`.
+
+    `torn_offset` is, once all records were read, where an unfinished record begins, or None.
+    """
 
     def __init__(self, path: str) -> None:
         """Raise `LogDamaged` when the header is not valid."""
@@ -139,6 +142,7 @@ class SegmentReader:
                 raise LogDamaged(f"{path} is damaged at offset 0: it is empty")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.header = Header.decode(self._data[:HEADER_BYTES], path)
+        self.torn_offset: int | None = None
 
     def close(self) -> None:
         self._data.close()
@@ -158,6 +162,8 @@ class SegmentReader:
                 f"{self.path} is damaged at offset {offset}: the record there is not valid, but what follows it is; "
                 "restore the data directory from a backup"
             )
+        if self._data[offset : offset + RECORD_BYTES].strip(b"\0"):
+            self.torn_offset = offset
 
     def _record_at(self, offset: int) -> Record | None:
         data, salt = self._data, self.header.salt
