@@ -116,6 +116,8 @@ def test_increment_after_a_failed_one_takes_its_place(tmp_path: Path, monkeypatc
         patch.setattr(store, "_apply_increment", lambda *_: store._environment.begin(write=True).put(b"", b""))
         with pytest.raises(CheckpointFailed):
             store.write({b"nodes": [(b"/%d" % number, b"1") for number in range(50)]}, 5, 1)
+    with pytest.raises(CheckpointFailed, match="waits for room to be completed"):
+        store.backup(str(tmp_path / "backup"))
     # Smaller than one transaction, but the half-applied one is beneath it.
     store.write({b"nodes": [(b"/1", b"2")]}, 6, 1)
     assert not (tmp_path / "increment").exists()

@@ -265,6 +265,46 @@ def test_checkpoint_that_meets_a_fault_of_the_program_ends_the_member(
     member.stop()
 
 
+def test_backup_is_a_data_directory_with_all_that_was_applied(tmp_path: Path) -> None:
+    member = JournalMember(tmp_path / "data").start()
+    member.write(b"a")
+    member.checkpoint()
+    member.write(b"b")
+    backup = member.replica.backup(str(tmp_path / "backup"))
+    member.write(b"c")
+    member.reactor.result_of(backup)
+    member.write(b"d")
+    member.stop()
+    restored = JournalMember(tmp_path / "backup", cell=member.replica.directory.meta.cell).start()
+    assert restored.journal.commands == [b"a", b"b"]
+    restored.write(b"e")
+    restored.stop()
+    assert commands_in(tmp_path / "backup") == [b"a", b"b", b"e"]
+    assert commands_in(tmp_path / "data") == [b"a", b"b", b"c", b"d"]
+
+
+def test_backup_into_a_directory_that_exists_fails(tmp_path: Path) -> None:
+    member = JournalMember(tmp_path / "data").start()
+    (tmp_path / "backup").mkdir()
+    with pytest.raises(FileExistsError):
+        member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
+    member.stop()
+
+
+def test_backup_fails_when_the_checkpoint_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise CheckpointFailed("no room")
+
+    member = JournalMember(tmp_path / "data").start()
+    member.write(b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(member.replica._checkpoint_store, "write", fail)
+        with pytest.raises(CheckpointFailed, match="backup: the checkpoint cannot be stored"):
+            member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
+    assert not (tmp_path / "backup").exists()
+    member.stop()
+
+
 def test_full_disk_refuses_writes_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_thread_module, "RETRY_INTERVAL_S", 0.01)
     full = False

@@ -81,9 +81,14 @@ class Checkpoint:
             self.index, self.term = index, term
 
     def backup(self, path: str) -> None:
-        """Copy the checkpoint to a directory, which is made. Increments wait meanwhile."""
+        """Copy the checkpoint to a directory, which is made. Increments wait meanwhile.
+
+        Raises `CheckpointFailed` when the last increment is only half there.
+        """
         with self._lock:
             self._open()
+            if os.path.exists(self._increment_path):
+                raise CheckpointFailed(f"the checkpoint in {self._path} waits for room to be completed")
             self._files.make_directory(path)
             self._environment.copy(path, compact=True)
 

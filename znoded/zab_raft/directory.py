@@ -91,6 +91,11 @@ class DataDirectory:
         if not self.meta.initialised:
             self._write_meta(replace(self.meta, initialised=True))
 
+    def found_copy(self, path: str) -> None:
+        """Make `path` the data directory of the same member, for a checkpoint and an empty log."""
+        self.files.make_directory(path)
+        self.files.replace(os.path.join(path, "meta"), replace(self.meta, initialised=False).encode())
+
     def close(self) -> None:
         """Let another process have the directory."""
         os.close(self._lock)

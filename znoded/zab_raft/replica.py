@@ -7,6 +7,7 @@ A cell of one voter: what is durable here is committed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -156,6 +157,24 @@ class Replica:
         return True
 
     @inlineCallbacks
+    def backup(self, path: str) -> Generator[Deferred[Any], Any, None]:
+        """Make a new data directory `path` with all that is applied now; fires when it is there.
+
+        To restore it, start a member on it. Fails with `CheckpointFailed` or `OSError`.
+        """
+        index = self.applied_index
+        while self._checkpoint_store.index < index:
+            yield self._checkpoint()
+            if self._checkpoint_is_stuck:
+                raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")
+        yield deferToThreadPool(cast(Any, self._reactor), self._checkpoint_pool, self._copy_checkpoint, path)
+
+    def _copy_checkpoint(self, path: str) -> None:
+        os.mkdir(path)
+        self._checkpoint_store.backup(os.path.join(path, "state"))
+        self.directory.found_copy(path)
+
+    @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
         """Take no more commands; finish those taken, store a last checkpoint, close everything."""
         self._closed = True
@@ -250,9 +269,13 @@ class Replica:
                 cast(Any, self._reactor), self._checkpoint_pool, store.write, changes, index, self._applied_term
             )
             self._checkpointing.addCallbacks(
-                lambda _none: self._log_thread.forget(index), lambda failure: self._checkpoint_failed(failure, changes)
+                lambda _none: self._checkpoint_stored(index), lambda failure: self._checkpoint_failed(failure, changes)
             )
         return self._checkpointing
+
+    def _checkpoint_stored(self, index: int) -> None:
+        self._checkpoint_is_stuck = False
+        self._log_thread.forget(index)
 
     def _checkpoint_failed(self, failure: Failure, changes: Changes) -> None:
         self._machine.restore_changes(changes)
