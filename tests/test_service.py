@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -224,3 +225,16 @@ def test_every_metric_of_a_member_is_documented(znoded_server: Callable[..., Ser
         names = set(re.findall(r"^(znoded_\w+)", answer.read().decode(), re.MULTILINE))
     documented = set(re.findall(r"`(znoded_\w+)", (ROOT / "docs/metrics.md").read_text()))
     assert names == documented
+
+
+def test_timers_follow_the_monotonic_clock_and_threads_get_their_turn_soon(
+    member: FakeMember, reactor: MemoryReactorClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intervals: list[float] = []
+    monkeypatch.setattr("twisted.internet.reactor", reactor)
+    monkeypatch.setattr("sys.setswitchinterval", intervals.append)
+    options = service.Options()
+    options.parseOptions(["--admin", ""])
+    service.makeService(options)
+    assert reactor.seconds is time.monotonic
+    assert intervals == [service.SWITCH_INTERVAL_S]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+SWITCH_INTERVAL_S = 0.0005
+
 
 class Options(usage.Options):
     """The command line of `twistd znoded`; what is given there wins over the configuration file.
@@ -81,6 +83,8 @@ def makeService(options: Options) -> MultiService:
 
     # Twisted's timers follow the wall clock: they would stand still when it is set back, all fire when it is set on.
     reactor.seconds = time.monotonic  # type: ignore[method-assign]
+    # A thread that comes back from a disk waits this long, at most, for a reactor that is busy.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     for note in options.notes:
         log.warn("{note}", note=note)
     service = MultiService()

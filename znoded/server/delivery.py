@@ -36,12 +36,14 @@ class Delivery:
         tree = member.tree
         apply = tree.apply
         events = tree.events
+        watches = member.watches
         find = member.sessions.get
         write_applied = member.pipeline.write_applied
         for zxid, command in enumerate(commands, first_zxid):
             session_id, attach, sequence, error, body = apply(zxid, command)
-            if events:
+            if watches:
                 self._notify(zxid)
+            events.clear()
             if command[OP_OFFSET] == 0xFF:
                 self._session_changed(command, session_id, attach, sequence, error)
                 continue
@@ -95,7 +97,6 @@ class Delivery:
                 watcher.notify(frame)
                 if not watcher.touched:
                     self.flush_later(watcher)
-        tree.events.clear()
 
     def _session_changed(self, command: bytes, session_id: int, attach: int, sequence: int, error: int) -> None:
         op = HEAD.unpack_from(command)[4]
