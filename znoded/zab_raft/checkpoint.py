@@ -53,6 +53,7 @@ class Checkpoint:
         self._lock = threading.Lock()
         try:
             self._open()
+            self._files.sync_directory(path)  # LMDB syncs the file it made, but not the file's name
             self.index, self.term = self._read_position()
             self._finish_increment()
         except (lmdb.Error, OSError) as error:

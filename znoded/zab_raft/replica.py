@@ -31,8 +31,8 @@ from znoded.zab_raft.segment import HardState
 
 _log = Logger()
 
-BATCH_BYTES_LIMIT = 1 << 22
-"""A batch is closed when its commands have this many bytes, so that a record stays a small part of a segment."""
+BATCH_BYTES_LIMIT = 1 << 20
+"""A batch is closed when its commands have this many bytes: it is applied in one go, and everybody waits for that."""
 
 
 class StateMachine(Protocol):
