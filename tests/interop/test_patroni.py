@@ -21,10 +21,9 @@ from typing import Any
 import pytest
 
 from tests.interop.conftest import Parts
-from tests.server_process import ServerProcess
+from tests.server_process import ServerProcess, free_port
 
 HOST = "127.0.0.1"
-FIRST_PORT = 21760
 TTL_S = 5
 DEATH_TIMEOUT_S = 30
 POSTGRES_USER = "postgres"  # PostgreSQL refuses to run as root
@@ -76,12 +75,12 @@ postgresql:
 class Node:
     """One PostgreSQL server with the Patroni that manages it."""
 
-    def __init__(self, name: str, number: int, directory: Path, coordinator: str, patroni: str, bin_dir: Path) -> None:
+    def __init__(self, name: str, directory: Path, coordinator: str, patroni: str, bin_dir: Path) -> None:
         self.name = name
         self.directory = directory / name
         self.directory.mkdir(mode=0o700)
-        self.rest_port = FIRST_PORT + 2 * number
-        self.postgres_port = self.rest_port + 1
+        self.rest_port = free_port()
+        self.postgres_port = free_port()
         self._command = [patroni, str(self.directory / "patroni.yml")]
         self._psql = [str(bin_dir / "psql"), "-h", HOST, "-p", str(self.postgres_port), "-U", "postgres", "-Atq"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -183,7 +182,7 @@ def pair(parts: Parts, coordinator: ServerProcess) -> Iterator[list[Node]]:
         parts.missing("only root can become the user postgres, who runs PostgreSQL")
     # Not pytest's tmp_path: that lies below a folder which only root may enter.
     directory = Path(tempfile.mkdtemp(prefix="patroni-"))
-    nodes = [Node(name, number, directory, coordinator.address, patroni, bin_dir) for number, name in enumerate("ab")]
+    nodes = [Node(name, directory, coordinator.address, patroni, bin_dir) for name in "ab"]
     for path in [directory, *directory.iterdir()]:
         shutil.chown(path, POSTGRES_USER, POSTGRES_USER)
     try:

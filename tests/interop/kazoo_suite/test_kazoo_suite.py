@@ -39,7 +39,7 @@ def test_kazoos_own_tests_pass_on_one_member(parts: Parts, tmp_path: Path) -> No
         f"-n{WORKERS}", "--dist=loadscope", f"--basetemp={tmp_path / 'temp'}", f"--junitxml={report}",
         str(kazoo_tests()),
     ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     run = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
     )
