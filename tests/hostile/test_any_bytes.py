@@ -16,6 +16,8 @@ from tests.hostile.invariants import check_memory, check_tree
 from tests.jute.factory import acl, i4, request, string, vector
 from tests.server.harness import Client, House, set_data
 from znoded.jute.ops import Op
+from znoded.server import pipeline
+from znoded.server.turns import TURN_S
 
 HONEST_ACL = vector(acl(31, b"auth", b""))
 CLIENTS = 4
@@ -100,8 +102,10 @@ class Attack:
             client.send(piece)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_hostile_clients_and_an_honest_one(seed: int) -> None:
+@pytest.mark.parametrize("turn_s", [TURN_S, -1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_hostile_clients_and_an_honest_one(seed: int, turn_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "TURN_S", turn_s)  # at -1 every request but the quickest ends its client's turn
     random = Random(seed)
     house = House(**{"limits.frame_bytes": 4096, "limits.outstanding_per_connection": 20})
     honest = HonestClient(house)
