@@ -143,6 +143,7 @@ class SegmentReader:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.header = Header.decode(self._data[:HEADER_BYTES], path)
         self.torn_offset: int | None = None
+        self._mark = self.header.salt.to_bytes(8)
 
     def close(self) -> None:
         self._data.close()
@@ -162,7 +163,7 @@ class SegmentReader:
                 f"{self.path} is damaged at offset {offset}: the record there is not valid, but what follows it is; "
                 "restore the data directory from a backup"
             )
-        if self._data[offset : offset + RECORD_BYTES].strip(b"\0"):
+        if self._data[offset : offset + len(self._mark)] == self._mark:
             self.torn_offset = offset
 
     def _record_at(self, offset: int) -> Record | None:
@@ -193,8 +194,7 @@ class SegmentReader:
         return term, commands
 
     def _has_record_behind(self, offset: int) -> bool:
-        mark = _PREFIX.pack(self.header.salt, 0)[:8]
-        while (offset := self._data.find(mark, offset + 1)) >= 0:
+        while (offset := self._data.find(self._mark, offset + 1)) >= 0:
             if offset % ALIGNMENT_BYTES == 0 and self._record_at(offset):
                 return True
         return False
