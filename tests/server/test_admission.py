@@ -57,3 +57,13 @@ def test_who_never_asks_for_a_session_overstays() -> None:
     admission.leave_lobby(spoke)
     assert admission.overstayed(9_999) == []
     assert admission.overstayed(10_000) == [silent]
+
+
+def test_open_files_may_allow_fewer_connections_than_the_limit() -> None:
+    for limit in (0, 5):
+        admission = Admission(Limits(connections=limit, connections_per_address=0))
+        admission.cap(2)
+        assert [admission.enter(connection()) is None for _ in range(3)] == [True, True, False]
+    admission = Admission(Limits(connections=1, connections_per_address=0))
+    admission.cap(2)
+    assert [admission.enter(connection()) is None for _ in range(2)] == [True, False]

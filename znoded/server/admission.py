@@ -20,6 +20,7 @@ class Admission:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._connections_most = limits.connections
         self._connections: dict[ClientConnection, None] = {}
         self._lobby: dict[ClientConnection, None] = {}  # oldest first
         self._count_of: dict[str, int] = {}
@@ -31,6 +32,10 @@ class Admission:
 
     def __iter__(self) -> Iterator[ClientConnection]:
         return iter(list(self._connections))
+
+    def cap(self, connections: int) -> None:
+        """Let no more than so many connections in, whatever the limits say."""
+        self._connections_most = min(self._connections_most or connections, connections)
 
     def enter(self, connection: ClientConnection) -> str | None:
         """Let a connection in. Returns why not, if it may not."""
@@ -48,7 +53,7 @@ class Admission:
         count = self._count_of.get(connection.host, 0)
         if limits.connections_per_address and count >= limits.connections_per_address:
             return f"{count} connections of its address are open already (limits.connections_per_address)"
-        if limits.connections and len(self._connections) >= limits.connections:
+        if self._connections_most and len(self._connections) >= self._connections_most:
             return f"{len(self._connections)} connections are open already (limits.connections)"
         return None
 

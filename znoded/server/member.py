@@ -21,6 +21,7 @@ from znoded.server.figures import Figures
 from znoded.server.handshake import Handshake
 from znoded.server.housekeeping import Housekeeping
 from znoded.server.listeners import Listeners
+from znoded.server.open_files import room_for_connections
 from znoded.server.pipeline import Pipeline
 from znoded.server.receiver import SocketPoller
 from znoded.server.sessions import SessionTracker
@@ -109,6 +110,7 @@ class Member:
                 self.sessions.add(session.id, session.timeout_ms, now_ms, session.attach)
         self.sessions.grant_all(now_ms)
         self._housekeeping.start()
+        self._leave_room_for_files()
         self.serving = True
         self.poller.start()
         yield self.listeners.open(self.config.client, self)
@@ -127,6 +129,17 @@ class Member:
             connection.finish()
         self.poller.stop()
         yield self.replica.stop()
+
+    def _leave_room_for_files(self) -> None:
+        room = room_for_connections()
+        self.admission.cap(room)
+        if not 0 < self.limits.connections <= room:
+            log.warn(
+                "limits.connections is {limit}, but open files are limited so that there is room for {room}: raise "
+                "that limit (LimitNOFILE= for systemd, ulimit -n for a shell)",
+                limit=self.limits.connections,
+                room=room,
+            )
 
     def _drained(self) -> Deferred[None]:
         """Fires when all that was proposed has been applied and its answers were sent."""

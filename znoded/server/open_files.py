@@ -1,0 +1,19 @@
+"""How many files the process may have open. Connections are files, too, and must leave room for those of the log."""
+
+from __future__ import annotations
+
+import resource
+
+#: Kept for the log, the checkpoint, the listeners and the admin pages.
+RESERVED = 128
+UNLIMITED = 1 << 20
+
+
+def room_for_connections() -> int:
+    """Raise the limit of open files as far as the process itself may: how many connections it then leaves room for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = UNLIMITED
+    if soft != resource.RLIM_INFINITY and soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard - RESERVED
