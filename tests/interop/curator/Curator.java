@@ -13,7 +13,8 @@ import org.apache.curator.retry.RetryOneTime;
 
 /** The connected Curator clients of one check; closing it closes them all. */
 final class Curator implements AutoCloseable {
-    static final int SESSION_TIMEOUT_MS = 6_000;
+    /** The longest that the member grants: a busy machine is no failure. */
+    static final int SESSION_TIMEOUT_MS = 10_000;
 
     /** Each part of a check waits at most this long for a lock, a barrier or a latch that it has to get. */
     static final long WAIT_SECONDS = 20;

@@ -16,6 +16,7 @@ import org.apache.zookeeper.ZooDefs;
 import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.client.ZKClientConfig;
 import org.apache.zookeeper.data.ACL;
+import org.apache.zookeeper.data.ClientInfo;
 import org.apache.zookeeper.data.Id;
 
 /** Who a connection is: digest, SASL DIGEST-MD5 and a client certificate. */
@@ -41,7 +42,9 @@ final class AuthChecks {
     }
 
     private static TreeSet<String> identities(ZooKeeper zk) throws Exception {
-        return zk.whoAmI().stream().map(info -> info.getAuthScheme() + ":" + info.getUser()).collect(Collectors.toCollection(TreeSet::new));
+        List<ClientInfo> answer = zk.whoAmI();
+        Checks.that(answer != null, "whoAmI is answered: the client hides a lost connection as null");
+        return answer.stream().map(info -> info.getAuthScheme() + ":" + info.getUser()).collect(Collectors.toCollection(TreeSet::new));
     }
 
     private static void whoAmI() throws Exception {

@@ -10,7 +10,8 @@ import org.apache.zookeeper.client.ZKClientConfig;
 
 /** The connected ZooKeeper clients of one check, and what their default watchers saw; closing it closes them all. */
 final class Client implements AutoCloseable {
-    static final int SESSION_TIMEOUT_MS = 6_000;
+    /** The longest that the member grants: a busy machine is no failure. */
+    static final int SESSION_TIMEOUT_MS = 10_000;
 
     private static String server;
 
