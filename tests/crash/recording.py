@@ -37,6 +37,7 @@ class RecordingFiles(Files):
         self._root = root
         self._files: dict[int, int] = {}
         self._made = 0
+        self._numbers: dict[str, int] = {}  # of the files, by the names they have now
         # The order noted has to be the order done: the log's and the checkpoint's threads take turns.
         self._turn = threading.Lock()
 
@@ -44,8 +45,14 @@ class RecordingFiles(Files):
         with self._turn:
             descriptor = super().create(path)
             self._made += 1
-            self._files[descriptor] = self._made
+            self._files[descriptor] = self._numbers[self._below(path)] = self._made
             self._note("create", file=self._made, path=self._below(path))
+            return descriptor
+
+    def open(self, path: str) -> int:
+        with self._turn:
+            descriptor = super().open(path)
+            self._files[descriptor] = self._numbers[self._below(path)]
             return descriptor
 
     def allocate(self, descriptor: int, size_bytes: int) -> None:
@@ -66,6 +73,7 @@ class RecordingFiles(Files):
     def rename(self, source: str, target: str) -> None:
         with self._turn:
             super().rename(source, target)
+            self._numbers[self._below(target)] = self._numbers.pop(self._below(source))
             self._note("rename", path=self._below(source), target=self._below(target))
 
     def remove(self, path: str) -> None:

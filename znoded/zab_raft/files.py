@@ -13,6 +13,10 @@ class Files:
         """Make an empty file, in the place of whatever had that name, and return its descriptor, open for writing."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
 
+    def open(self, path: str) -> int:
+        """The descriptor of a file that is there, open for writing."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
     def allocate(self, descriptor: int, size_bytes: int) -> None:
         """Reserve the file's blocks, so that writing within `size_bytes` meets no full disk; they read as zeros."""
         os.posix_fallocate(descriptor, 0, size_bytes)

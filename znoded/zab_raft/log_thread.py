@@ -75,11 +75,12 @@ class LogThread:
             self._call_in_reactor(self._stopped.callback, None)
 
     def _next(self) -> Callable[[], None] | None:
-        """The next thing to do; while the disk is full, that may be to try again."""
+        """The next thing to do. While nothing else is, the next segment is made ready; at a full disk, now and then."""
+        fills = self._log.has_unfilled_spare
         try:
-            return self._queue.get(timeout=None if self._writable else RETRY_INTERVAL_S)
+            return self._queue.get(block=not fills, timeout=None if self._writable else RETRY_INTERVAL_S)
         except queue.Empty:
-            return self._prepare
+            return self._log.fill_spare if fills else self._prepare
 
     def _append(self, batch: Batch) -> None:
         while True:

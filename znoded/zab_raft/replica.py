@@ -74,7 +74,7 @@ class StorageOptions:
     data_dir: str
     member: int = 1
     cell: str | None = None
-    segment_bytes: int = 64 << 20
+    segment_bytes: int = 16 << 20
     checkpoint_interval_ms: int = 5_000
     checkpoint_bytes: int = 8 << 20
 
