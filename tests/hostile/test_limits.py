@@ -10,6 +10,7 @@ from tests.jute.factory import acl, frame, i4, i8, multi, request, string, strin
 from tests.server.harness import Client, House, create, exists, get_data, ping, set_data
 from znoded.jute.ops import Op
 from znoded.server.complaints import LINES, LINES_PER_ADDRESS, PERIOD_MS, Complaints
+from znoded.server.figures import Figures
 
 QUOTA_EXCEEDED = -125
 
@@ -375,3 +376,14 @@ def test_what_was_left_out_is_told_when_the_minute_is_over() -> None:
     lines.now_ms = PERIOD_MS
     assert lines.add("192.0.2.1") == 2
     assert lines.lines[-2]["count"] == 100 - LINES_PER_ADDRESS
+
+
+def test_a_count_that_takes_long_is_not_made_for_everyone_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    figures = Figures(house.member)
+    clock = iter([1_000, 1_020, 2_000, 2_999, 3_000, 3_000, 3_001, 3_001])
+    monkeypatch.setattr(house.member, "monotonic_ms", lambda: next(clock))
+    before = figures.data_bytes
+    house.member.tree.nodes[b"/x"] = bytes(172)
+    assert [figures.data_bytes for _ in range(2)] == [before] * 2
+    assert [figures.data_bytes for _ in range(2)] == [before + 102] * 2

@@ -16,6 +16,7 @@ INFINITE = resource.RLIM_INFINITY
     [
         (1024, 524_288, 524_288, 524_288),
         (4096, 4096, None, 4096),
+        (100, 100, None, 100),
         (1024, INFINITE, UNLIMITED, UNLIMITED),
         (INFINITE, INFINITE, None, UNLIMITED),
     ],
@@ -26,5 +27,5 @@ def test_the_limit_of_open_files(
     made: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: made.append(limits))
-    assert room_for_connections() == files - RESERVED
+    assert room_for_connections() == max(files - RESERVED, files // 2)
     assert made == ([] if raised_to is None else [(raised_to, raised_to)])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The Stat and the length of the data, which do not count as data.
 NODE_OVERHEAD_BYTES = 72
+#: How many times as long as counting took a count is good for.
+COUNT_GOOD_FOR = 100
 
 
 class Figures:
@@ -28,6 +30,8 @@ class Figures:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._started_ms = member.monotonic_ms()
+        self._data_bytes = 0
+        self._data_bytes_good_until_ms = 0
 
     @property
     def config(self) -> Config:
@@ -84,8 +88,15 @@ class Figures:
 
     @property
     def data_bytes(self) -> int:
-        nodes = self._member.tree.nodes
-        return sum(map(len, nodes)) + sum(map(len, nodes.values())) - NODE_OVERHEAD_BYTES * len(nodes)
+        """Anyone may ask for it as often as they like: the longer it takes to count, the longer the count is good."""
+        began_ms = self._member.monotonic_ms()
+        if began_ms >= self._data_bytes_good_until_ms:
+            nodes = self._member.tree.nodes
+            sizes_bytes = sum(map(len, nodes)) + sum(map(len, nodes.values()))
+            self._data_bytes = sizes_bytes - NODE_OVERHEAD_BYTES * len(nodes)
+            took_ms = self._member.monotonic_ms() - began_ms
+            self._data_bytes_good_until_ms = began_ms + COUNT_GOOD_FOR * took_ms
+        return self._data_bytes
 
     @property
     def sessions(self) -> SessionTracker:

@@ -16,4 +16,4 @@ def room_for_connections() -> int:
         hard = UNLIMITED
     if soft != resource.RLIM_INFINITY and soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard - RESERVED
+    return max(hard - RESERVED, hard // 2)
