@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.tree.world import EPHEMERAL, SECRET, Client, World, world
+from tests.tree.world import EPHEMERAL, SECRET, Client, World, check, create, delete, set_data, world
 from znoded.jute.ops import Perm
 from znoded.tree.tables import Changes
 from znoded.tree.tree import Tree
@@ -125,6 +125,16 @@ def test_what_could_not_be_stored_is_in_the_next_increment(house: World) -> None
     client.set(b"/t", b"newer")
     house.tree.restore_changes(failed)
     checkpoint = Checkpoint()
+    checkpoint.write(house.tree.take_changes())
+    assert state(checkpoint.load()) == state(house.tree)
+
+
+def test_a_multi_that_failed_leaves_the_checkpoint_as_it_was(house: World, client: Client) -> None:
+    for path in (b"/a", b"/b"):
+        client.create(path)
+    checkpoint = Checkpoint()
+    checkpoint.write(house.tree.take_changes())
+    client.multi_errors(set_data(b"/a", b"x"), delete(b"/b"), create(b"/c"), check(b"/absent"))
     checkpoint.write(house.tree.take_changes())
     assert state(checkpoint.load()) == state(house.tree)
 

@@ -6,11 +6,12 @@ The model knows nothing of bytes, offsets, checkpoints or undoing: for a multi i
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.tree.test_checkpoint_tables import Checkpoint, state
 from tests.tree.world import OPEN, Client, World, check, create, delete, set_data, world
@@ -163,21 +164,28 @@ class Model:
         return None
 
 
-paths = st.lists(st.sampled_from(["a", "b"]), max_size=3).map(lambda names: "/" + "/".join(names))
-targets = st.one_of(paths, paths, paths, st.sampled_from(["/a/", "/zookeeper", "/zookeeper/quota"]))
+#: A path, or the number of a znode that is there and what to append to its path.
+Target = str | tuple[int, str]
+#: An operation on a target, which is looked up when it is carried out.
+Wish = tuple[Callable[[bytes], tuple[Op, Record]], Target]
+
+targets = st.one_of(
+    st.tuples(st.integers(0, 30), st.sampled_from(["", "", "", "/a", "/b", "/"])),
+    st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/a/a/a", "/zookeeper", "/zookeeper/quota"]),
+)
 contents = st.sampled_from([b"", b"x", b"longer data", None])
-versions = st.sampled_from([-1, -1, 0, 1, 2])
+versions = st.sampled_from([-1, -1, -1, 0, 1])
 flags = st.sampled_from([0, 0, 0, 1, 2, 3])
 acls = st.sampled_from([OPEN, OPEN, OPEN, world(Perm.ALL & ~Perm.WRITE), world(Perm.READ | Perm.ADMIN)])
-operations = st.one_of(
-    st.builds(
-        lambda path, data, flag, acl, op: create(path.encode(), data, flag, acl, op),
-        targets, contents, flags, acls, st.sampled_from([Op.CREATE, Op.CREATE2]),
-    ),
-    st.builds(lambda path, version: delete(path.encode(), version), targets, versions),
-    st.builds(lambda path, data, version: set_data(path.encode(), data, version), targets, contents, versions),
-    st.builds(lambda path, version: check(path.encode(), version), targets, versions),
+creates = st.builds(
+    lambda data, flag, acl, op: lambda path: create(path, data, flag, acl, op),
+    contents, flags, acls, st.sampled_from([Op.CREATE, Op.CREATE2]),
 )  # fmt: skip
+deletes = st.builds(lambda version: lambda path: delete(path, version), versions)
+sets = st.builds(lambda data, version: lambda path: set_data(path, data, version), contents, versions)
+checks = st.builds(lambda version: lambda path: check(path, version), versions)
+wishes = st.tuples(st.one_of(creates, creates, deletes, sets), targets)
+wishes_of_a_multi = st.tuples(st.one_of(creates, creates, deletes, sets, checks), targets)
 
 
 class TreeAndModel(RuleBasedStateMachine):
@@ -197,12 +205,21 @@ class TreeAndModel(RuleBasedStateMachine):
         self.model.session = client.id
         return self.model
 
-    @rule(who=st.integers(0, 1), operation=operations)
-    def carry_out(self, who: int, operation: tuple[Op, Record]) -> None:
+    def path_of(self, target: Target) -> str:
+        if isinstance(target, str):
+            return target
+        number, rest = target
+        mine = sorted(set(self.model.nodes) - set(RESERVED)) or ["/a"]
+        return mine[number % len(mine)] + rest
+
+    def operation(self, wish: Wish) -> tuple[Op, Record]:
+        make, target = wish
+        return make(self.path_of(target).encode())
+
+    @rule(who=st.integers(0, 1), wish=wishes)
+    def carry_out(self, who: int, wish: Wish) -> None:
         client = self.clients[who]
-        op, request = operation
-        if op == Op.CHECK:
-            return
+        op, request = self.operation(wish)
         model = self.begin(client)
         try:
             reply = model.carry_out(op, request)
@@ -211,9 +228,10 @@ class TreeAndModel(RuleBasedStateMachine):
             expected = int(no.err), b""
         assert client.send(op, request.encode()) == expected
 
-    @rule(who=st.integers(0, 1), some=st.lists(operations, max_size=6))
-    def carry_out_together(self, who: int, some: list[tuple[Op, Record]]) -> None:
+    @rule(who=st.integers(0, 1), wanted=st.lists(wishes_of_a_multi, max_size=6))
+    def carry_out_together(self, who: int, wanted: list[Wish]) -> None:
         client = self.clients[who]
+        some = [self.operation(wish) for wish in wanted]
         model = self.begin(client)
         before = copy.deepcopy(model.nodes)
         expected: list[Record | None] = []
@@ -236,9 +254,10 @@ class TreeAndModel(RuleBasedStateMachine):
             assert answered_op == op
             assert answered == (EmptyRecord() if reply is None else reply)
 
-    @rule(who=st.integers(0, 1), path=targets, acl=acls)
-    def set_acl(self, who: int, path: str, acl: tuple[Acl, ...]) -> None:
+    @rule(who=st.integers(0, 1), place=targets, acl=acls)
+    def set_acl(self, who: int, place: Target, acl: tuple[Acl, ...]) -> None:
         client = self.clients[who]
+        path = self.path_of(place)
         model = self.begin(client)
         try:
             expected: Stat | int = model.set_acl(path, acl)
@@ -262,7 +281,6 @@ class TreeAndModel(RuleBasedStateMachine):
         self.house.tree.restore_changes(self.house.tree.take_changes())
 
     @rule()
-    @precondition(lambda self: len(self.house.log) % 3 == 0)
     def restart(self) -> None:
         self.store()
         loaded = self.checkpoint.load()
@@ -293,4 +311,4 @@ class TreeAndModel(RuleBasedStateMachine):
 
 
 TestTreeAgainstModel = TreeAndModel.TestCase
-TestTreeAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTreeAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
