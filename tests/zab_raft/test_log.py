@@ -119,6 +119,32 @@ def test_segments_behind_the_checkpoint_are_removed(tmp_path: Path) -> None:
     assert read(tmp_path, 20) == [(21, [b"next"])]
 
 
+def test_segment_behind_the_checkpoint_is_used_again(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    fill(log, 1, 5)
+    log.prepare()
+    first = tmp_path / segments(tmp_path)[0]
+    number = first.stat().st_ino
+    log.forget(5)
+    assert not first.exists()
+    assert (tmp_path / "spare").stat().st_ino == number
+    fill(log, 6, 20)
+    assert number in {(tmp_path / name).stat().st_ino for name in segments(tmp_path)}
+    assert [first_index for first_index, _commands in read(tmp_path, 5)] == list(range(6, 21))
+
+
+def test_old_records_in_a_segment_that_is_used_again_are_not_read(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    fill(log, 1, 5)
+    log.prepare()
+    log.forget(5)
+    append(log, 6, b"x" * 300)
+    assert b"4" * 20 in (tmp_path / segments(tmp_path)[-1]).read_bytes()
+    with capturedLogs() as events:
+        assert read(tmp_path, 5) == [(6, [b"x" * 300])]
+    assert events == []
+
+
 def test_removal_that_a_crash_cut_short_leaves_no_trouble(tmp_path: Path) -> None:
     log = begin(tmp_path)
     fill(log, 1, 20)
@@ -184,3 +210,15 @@ def test_no_segment_at_all_is_seen(tmp_path: Path) -> None:
     assert Recovery(str(tmp_path), 0, 0).empty
     begin(tmp_path)
     assert not Recovery(str(tmp_path), 0, 0).empty
+
+
+def test_the_next_segment_is_filled_once_this_one_is_half_full(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    log.prepare()
+    assert not log.has_unfilled_spare
+    append(log, 1, b"x" * (SEGMENT_BYTES // 2))
+    assert log.has_unfilled_spare
+    log.fill_spare()
+    assert not log.has_unfilled_spare
+    append(log, 2, b"x" * (SEGMENT_BYTES // 2))
+    assert len(read(tmp_path)) == 2
