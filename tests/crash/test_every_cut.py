@@ -102,6 +102,7 @@ def test_recording_holds_what_it_is_about(recording: Recording) -> None:
     assert kinds == {"create", "allocate", "write", "sync", "rename", "remove", "sync_directory", "commit"}
     renamed = [operation.target for operation in recording.operations if operation.kind == "rename"]
     assert sum(name.startswith("log/") for name in renamed) > 5
+    assert "log/spare" in renamed, "no segment was used again"
     assert "state/increment" in renamed
     assert recording.acknowledged_before(len(recording.operations)) == len(recording.commands)
 

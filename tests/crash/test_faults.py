@@ -41,6 +41,10 @@ class FailingFiles(Files):
         self._operate(f"create {path}")
         return super().create(path)
 
+    def open(self, path: str) -> int:
+        self._operate(f"open {path}")
+        return super().open(path)
+
     def allocate(self, descriptor: int, size_bytes: int) -> None:
         self._operate("allocate")
         super().allocate(descriptor, size_bytes)
