@@ -124,11 +124,10 @@ class Member:
         yield self.listeners.close()
         for connection in self.admission:
             connection.stop_reading()
-        yield self._drained()
-        for connection in self.admission:
-            connection.finish()
-        self.poller.stop()
+        self.when_applied(self._dismiss_clients)
         yield self.replica.stop()
+        self._dismiss_clients()  # whose last writes a full disk did not take
+        self.poller.stop()
 
     def _leave_room_for_files(self) -> None:
         room = room_for_connections()
@@ -140,6 +139,10 @@ class Member:
                 limit=self.limits.connections,
                 room=room,
             )
+
+    def _dismiss_clients(self) -> None:
+        for connection in self.admission:
+            connection.finish()
 
     def _drained(self) -> Deferred[None]:
         """Fires when all that was proposed has been applied and its answers were sent."""
