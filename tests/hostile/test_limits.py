@@ -9,8 +9,10 @@ from tests.hostile.invariants import check_memory, check_tree
 from tests.jute.factory import acl, frame, i4, i8, multi, request, string, strings, vector
 from tests.server.harness import Client, House, create, exists, get_data, ping, set_data
 from znoded.jute.ops import Op
+from znoded.server import delivery
 from znoded.server.complaints import LINES, LINES_PER_ADDRESS, PERIOD_MS, Complaints
 from znoded.server.figures import Figures
+from znoded.tree.acl import allowed
 
 QUOTA_EXCEEDED = -125
 
@@ -220,6 +222,26 @@ def test_the_ancestors_of_a_long_path_are_not_looked_for_one_by_one() -> None:
     path = b"/" * 400_000
     client.send(request(1, Op.SET_WATCHES2, i8(-9), strings(), strings(), strings(), strings(path), strings(path)))
     assert client.replies()[-1] == (1, 0)
+
+
+def test_a_long_acl_is_looked_at_once_for_watchers_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    owner = house.client()
+    owner.send(auth(b"owner"))
+    mine = vector(acl(31, b"auth", b""))
+    committed(owner, request(1, Op.CREATE, string(b"/n"), string(b""), mine, i4(0)))
+    friends, strangers = [house.client() for _ in range(5)], [house.client() for _ in range(5)]
+    for friend in friends:
+        friend.send(auth(b"owner"))
+    for watcher in (*friends, *strangers):
+        watcher.send(request(1, Op.ADD_WATCH, string(b"/n"), i4(0)))
+        watcher.replies()
+    looked: list[object] = []
+    monkeypatch.setattr(delivery, "allowed", lambda *of: looked.append(of) or allowed(*of))
+    committed(owner, set_data(2, b"/n"))
+    assert [watcher.replies() for watcher in friends] == [[(-1, 3)]] * 5
+    assert [watcher.replies() for watcher in strangers] == [[]] * 5
+    assert len(looked) == 2
 
 
 # ---- sessions and connections

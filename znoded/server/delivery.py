@@ -13,7 +13,7 @@ from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
 from znoded.server.connection import ClientConnection, State
 from znoded.server.frames import notification_frame
-from znoded.tree.acl import allowed
+from znoded.tree.acl import Identity, allowed
 from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 
 if TYPE_CHECKING:
@@ -88,9 +88,14 @@ class Delivery:
         tree = self._member.tree
         for event_type, path, acl in tree.events:
             frames: dict[tuple[int, bytes], bytes] = {}
+            verdicts: dict[tuple[Identity, ...], bool] = {}  # an ACL can be long, and most watchers are alike
             for watcher, kind, watched_path in watches.fire(event_type, path):
-                if acl is not None and not allowed(acl, Perm.READ, watcher.identities):
-                    continue
+                if acl is not None:
+                    identities = watcher.identities
+                    if identities not in verdicts:
+                        verdicts[identities] = allowed(acl, Perm.READ, identities)
+                    if not verdicts[identities]:
+                        continue
                 frame = frames.get((kind, watched_path))
                 if frame is None:
                     frame = frames[kind, watched_path] = notification_frame(zxid, kind, watched_path)
