@@ -153,6 +153,11 @@ class ClientConnection(Protocol):
     # ---- in
 
     def dataReceived(self, data: bytes) -> None:
+        self.take(data)
+        self.settle()
+
+    def take(self, data: bytes) -> None:
+        """Serve the requests in what was received. `settle` has to follow."""
         if self._skip_bytes:
             skipped_bytes = min(self._skip_bytes, len(data))
             self._skip_bytes -= skipped_bytes
@@ -179,11 +184,14 @@ class ClientConnection(Protocol):
 
     def _consume(self, data: bytes) -> None:
         rest, need_bytes = self.member.pipeline.consume(self, data)
-        if self.out:
-            self.flush()
         if rest and self.state is not State.ENDED:
             self._partial += rest
             self._need_bytes = need_bytes
+
+    def settle(self) -> None:
+        """Send what there is to send, and read no more if the client should not send more for now."""
+        if self.out:
+            self.flush()
         if self.is_stalled():
             self.stop_reading()
 
@@ -208,6 +216,7 @@ class ClientConnection(Protocol):
         self.is_reading = True
         if self._partial:
             self._consume(self._take_partial())
+            self.settle()
         if self.is_reading and not self.has_ended:
             self._receiver.resume()
 
