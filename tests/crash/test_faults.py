@@ -90,7 +90,7 @@ def live(data_dir: Path, files: Files) -> JournalMember:
         if member.errors:
             break
         for each in range(3):
-            assert member.replica.propose(b"%d.%d " % (number, each) + b"x" * 50)
+            assert member.replica.propose([b"%d.%d " % (number, each) + b"x" * 50])
         member.reactor.run_until(
             lambda: len(member.journal.commands) == member.replica.last_index or bool(member.errors)
         )
@@ -120,7 +120,7 @@ def test_operation_that_fails_once_never_costs_an_acknowledged_command(quick_pat
         acknowledged = list(member.journal.commands)
         if member.errors:
             poisoned += 1
-            assert not member.replica.propose(b"after the failure")
+            assert not member.replica.propose([b"after the failure"])
             assert [getattr(error, "errno", None) for error in member.errors] == [code]
         else:
             went_on += 1
@@ -149,11 +149,11 @@ def test_failed_sync_poisons_the_log_although_the_next_would_work(tmp_path: Path
     member = JournalMember(tmp_path, files).start()
     member.write(b"acknowledged")
     files.bad = True
-    assert member.replica.propose(b"lost")
-    assert member.replica.propose(b"lost too")
+    assert member.replica.propose([b"lost"])
+    assert member.replica.propose([b"lost too"])
     member.reactor.run_until(lambda: bool(member.errors))
     assert not member.replica.writable
-    assert not member.replica.propose(b"refused")
+    assert not member.replica.propose([b"refused"])
     member.stop()
     assert member.journal.commands == [b"acknowledged"]
     assert [str(error) for error in member.errors] == ["[Errno 5] Input/output error"]

@@ -35,7 +35,7 @@ def test_full_disk_refuses_writes_and_recovers_by_itself(disk: Path) -> None:
     member = JournalMember(disk / "data", segment_bytes=SEGMENT_BYTES).start()
     taken = fill_until_refused(member, bytes(5000))
     assert taken > SEGMENT_BYTES // 5000
-    assert not member.replica.propose(b"refused")
+    assert not member.replica.propose([b"refused"])
     assert len(member.journal.commands) == taken
     ballast.unlink()
     member.reactor.run_until(lambda: member.replica.writable)

@@ -66,7 +66,7 @@ class TreeMember:
 
     def write(self, *commands: bytes) -> None:
         for command in commands:
-            assert self.replica.propose(command)
+            assert self.replica.propose([command])
         self.reactor.run_until(lambda: self.replica.applied_index == self.replica.last_index)
 
     def stop(self) -> None:

@@ -22,6 +22,8 @@ OPEN_ACL = i4(1) + i4(31) + string(b"world") + string(b"anyone")
 class HandReplica:
     """A log that commits by hand."""
 
+    mode = "standalone"
+
     def __init__(self, reactor: Any, config: Any, machine: Any, on_fatal: Callable[[Exception], None]) -> None:
         self.machine = machine
         self._reactor = reactor
@@ -37,10 +39,18 @@ class HandReplica:
     def stop(self) -> Deferred[None]:
         return succeed(None)
 
-    def propose(self, command: bytes) -> bool:
+    def propose(self, commands: list[bytes]) -> bool:
         if self.writable:
-            self.collected.append(command)
+            self.collected += commands
         return self.writable
+
+    @property
+    def applied_index(self) -> int:
+        return self._index
+
+    @property
+    def last_index(self) -> int:
+        return self._index + len(self.collected)
 
     def new_attach(self) -> int:
         self._attaches += 1

@@ -39,7 +39,7 @@ def test_command_is_applied_once_it_is_durable(tmp_path: Path) -> None:
     files = GatedFiles()
     member = JournalMember(tmp_path, files).start()
     files.gate.clear()
-    assert member.replica.propose(b"a")
+    assert member.replica.propose([b"a"])
     member.reactor.advance(0)
     assert member.journal.commands == []
     files.gate.set()
@@ -65,7 +65,7 @@ def test_commands_that_come_while_a_batch_syncs_are_the_next_batch(tmp_path: Pat
     member.write(b"warm up")
     files.gate.clear()
     for command in (b"a", b"b", b"c"):
-        member.replica.propose(command)
+        member.replica.propose([command])
         member.reactor.advance(0)
     files.gate.set()
     member.reactor.run_until(lambda: len(member.journal.commands) == 4)
@@ -135,9 +135,9 @@ def test_attaches_grow_within_a_term_and_across_restarts(tmp_path: Path) -> None
 
 def test_stop_finishes_what_was_taken_and_takes_no_more(tmp_path: Path) -> None:
     member = JournalMember(tmp_path).start()
-    member.replica.propose(b"a")
+    member.replica.propose([b"a"])
     stopped = member.replica.stop()
-    assert not member.replica.propose(b"b")
+    assert not member.replica.propose([b"b"])
     member.reactor.result_of(stopped)
     assert member.journal.commands == [b"a"]
     assert commands_in(tmp_path) == [b"a"]
@@ -261,7 +261,7 @@ def test_checkpoint_that_meets_a_fault_of_the_program_ends_the_member(
         patch.setattr(member.replica._checkpoint_store, "write", lambda *_: 1 / 0)
         member.checkpoint()
     assert [type(error) for error in member.errors] == [ZeroDivisionError]
-    assert not member.replica.propose(b"b")
+    assert not member.replica.propose([b"b"])
     member.stop()
 
 
@@ -324,7 +324,7 @@ def test_full_disk_refuses_writes_until_there_is_room(tmp_path: Path, monkeypatc
         accepted += 1
         if accepted > 10:
             member.reactor.run_until(lambda: not member.replica.writable)
-    assert not member.replica.propose(b"refused")
+    assert not member.replica.propose([b"refused"])
     full = False
     member.reactor.run_until(lambda: member.replica.writable)
     member.write(b"z")
@@ -348,7 +348,7 @@ def test_stop_at_a_full_disk_gives_up_what_has_no_room(tmp_path: Path, monkeypat
     member = JournalMember(tmp_path, files, segment_bytes=4096).start()
     member.write(b"a")
     files.full = True
-    member.replica.propose(bytes(9000))
+    member.replica.propose([bytes(9000)])
     member.reactor.run_until(lambda: not member.replica.writable)
     member.stop()
     assert member.journal.commands == [b"a"]
@@ -411,7 +411,7 @@ def test_command_proposed_while_a_batch_is_applied_is_taken(tmp_path: Path) -> N
 
     def propose_once(commands: list[bytes]) -> None:
         if commands == [b"a"]:
-            member.replica.propose(b"b")
+            member.replica.propose([b"b"])
 
     journal.on_applied = propose_once
     member.write(b"a")

@@ -189,11 +189,18 @@ class Member:
 
     def propose(self, command: bytes) -> bool:
         """Hand a command to the log. False when the log takes none for now, because the disk is full."""
-        if not self.replica.propose(command):
+        if not self.replica.writable:
             return False
-        self._proposed += 1
-        self._outstanding_bytes += len(command)
+        self.propose_all([command])
         return True
+
+    def propose_all(self, commands: list[bytes]) -> int:
+        """Hand commands to the log, which must take some now. Returns how many bytes they are."""
+        self.replica.propose(commands)
+        size_bytes = sum(map(len, commands))
+        self._proposed += len(commands)
+        self._outstanding_bytes += size_bytes
+        return size_bytes
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         """StateMachine: apply committed commands."""
@@ -246,6 +253,12 @@ class Member:
             or self.outstanding >= limits.outstanding
             or self._outstanding_bytes >= limits.outstanding_bytes
         )
+
+    def room_for_writes(self, pending_bytes: int) -> int:
+        """How many bytes of writes a connection may send before it has to wait, if `pending_bytes` wait already."""
+        limits = self.limits
+        own_bytes = limits.outstanding_bytes_per_connection - pending_bytes
+        return min(own_bytes, limits.outstanding_bytes - self._outstanding_bytes)
 
     def may_watch(self, connection: ClientConnection, count: int, paths_bytes: int) -> bool:
         """Whether a connection may set so many more watches, on paths of that length together."""

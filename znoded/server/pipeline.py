@@ -68,6 +68,7 @@ class Pipeline:
         self._tree = member.tree
         self._watches = member.watches
         self._stats = member.stats
+        self._pending_limit = member.limits.outstanding_per_connection
         self._frame_bytes = member.limits.frame_bytes
         self._answers: dict[int, Answer] = {
             Op.EXISTS: self._exists,
@@ -103,7 +104,11 @@ class Pipeline:
 
     def _consume_requests(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
         started = time.monotonic()
-        now_ms = 0
+        now_ms = room_bytes = 0  # known once there is a write
+        takes_writes = self._member.replica.writable
+        writes: list[bytes] = []  # commands that the log does not have yet
+        sequence = connection.sequence
+        identities = connection.identities_record
         nodes = self._tree.nodes
         acls = self._tree.acls
         zxid = self._tree.zxid
@@ -125,6 +130,20 @@ class Pipeline:
                 self._member.when_applied(lambda: self._member.turns.wait(connection))
                 break
             received += 1
+            if op in WRITES and takes_writes:
+                if not now_ms:
+                    now_ms = int(time.time() * 1000)
+                    room_bytes = self._member.room_for_writes(connection.waiting_bytes)
+                sequence += 1
+                room_bytes -= length
+                head = HEAD.pack(now_ms, connection.session_id, connection.attach, sequence, op, len(identities))
+                writes.append(head + identities + data[position + 12 : frame_end])
+                position = frame_end
+                pending = connection.waiting()
+                pending.append((xid, None, started))
+                if len(pending) < self._pending_limit and room_bytes > 0:
+                    continue
+                break
             if (op == 4 or op == 3) and not connection.pending and length > 13:
                 # getData and exists of a node that anyone may read: a look into the dictionary and a join.
                 path = data[position + 16 : frame_end - 1]
@@ -145,15 +164,16 @@ class Pipeline:
                     if made_bytes < OUTPUT_SLICE_BYTES:
                         continue
             if position != frame_end:
+                if writes:
+                    self._hand_over(connection, writes)
+                    writes = []
                 record = data[position + 12 : frame_end]
                 position = frame_end
-                if op in WRITES:
-                    now_ms = now_ms or int(time.time() * 1000)
-                    self._propose(connection, xid, op, record, now_ms, started)
-                else:
-                    self._answer(connection, xid, op, record)
-                    if time.monotonic() - started > TURN_S and connection.state is State.OPEN:
-                        self._member.turns.wait(connection)
+                self._answer(connection, xid, op, record)
+                sequence = connection.sequence
+                identities = connection.identities_record
+                if time.monotonic() - started > TURN_S and connection.state is State.OPEN:
+                    self._member.turns.wait(connection)
             connection.out_bytes += made_bytes
             made_bytes = 0
             if connection.out_bytes > OUTPUT_SLICE_BYTES:
@@ -161,6 +181,8 @@ class Pipeline:
             if connection.state is not OPEN or connection.is_stalled():
                 break
         connection.out_bytes += made_bytes
+        if writes:
+            self._hand_over(connection, writes)
         if received:
             self._count(connection, xid, op, received, answered, started)
         if position == end or connection.state is not OPEN:
@@ -220,23 +242,10 @@ class Pipeline:
         connection.stats.answered(answered, latency_ms)
         self._stats.answered(answered, latency_ms)
 
-    def _propose(
-        self, connection: ClientConnection, xid: int, op: int, record: bytes, now_ms: int, started: float
-    ) -> bool:
-        """Send a write to the log; its answer comes when it has been applied.
-
-        False if the log takes none, and that is answered.
-        """
-        identities = connection.identities_record
-        head = HEAD.pack(now_ms, connection.session_id, connection.attach, connection.sequence + 1, op, len(identities))
-        if self._member.propose(head + identities + record):
-            connection.sequence += 1
-            connection.waiting().append((xid, None, started))
-            connection.waiting_bytes += len(record)
-            return True
-        # The disk is full. No code stands for that; this one is known to every client and ends none's connection.
-        self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.SYSTEM_ERROR))
-        return False
+    def _hand_over(self, connection: ClientConnection, commands: list[bytes]) -> None:
+        """Send writes to the log; their answers come when they have been applied."""
+        connection.sequence += len(commands)
+        connection.waiting_bytes += self._member.propose_all(commands)
 
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         answer = self._answers.get(op)
@@ -248,6 +257,9 @@ class Pipeline:
             self._sasl(connection, xid, record)
         elif op == Op.CLOSE_SESSION:
             self._close_session(connection, xid)
+        elif op in WRITES:
+            # The disk is full. No code stands for that; this one is known to every client and ends none's connection.
+            self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.SYSTEM_ERROR))
         else:
             # An operation that does not exist, or that is not a client's to ask for (createSession, deleteContainer, a
             # lone check).
@@ -487,6 +499,12 @@ class Pipeline:
         connection.finish()
 
     def _close_session(self, connection: ClientConnection, xid: int) -> None:
-        proposed = self._propose(connection, xid, Op.CLOSE_SESSION, b"", int(time.time() * 1000), time.monotonic())
-        if connection.live is not None:
-            connection.live.closing = proposed
+        if connection.live is None or not self._member.replica.writable:
+            self._in_turn(connection, xid, self._refuse, encode_int(ErrorCode.SYSTEM_ERROR))
+            return
+        connection.live.closing = True
+        connection.waiting().append((xid, None, time.monotonic()))
+        now_ms = int(time.time() * 1000)
+        sequence = connection.sequence + 1
+        head = HEAD.pack(now_ms, connection.session_id, connection.attach, sequence, Op.CLOSE_SESSION, 0)
+        self._hand_over(connection, [head])

@@ -38,6 +38,8 @@ class SessionTracker:
     def __init__(self, tick_ms: int, now_ms: int) -> None:
         self._tick_ms = tick_ms
         self._sessions: dict[int, LiveSession] = {}
+        #: The live session of an id, or None: the dictionary's own method, since every write looks one up.
+        self.get = self._sessions.get
         self._buckets: dict[int, list[LiveSession]] = {}
         self._next_bucket_ms = self._boundary_after(now_ms)
         self._overdue: list[LiveSession] = []
@@ -48,10 +50,6 @@ class SessionTracker:
 
     def __iter__(self) -> Iterator[LiveSession]:
         return iter(self._sessions.values())
-
-    def get(self, session_id: int) -> LiveSession | None:
-        """The live session of that id, or None."""
-        return self._sessions.get(session_id)
 
     def add(self, session_id: int, timeout_ms: int, now_ms: int, attach: int) -> LiveSession:
         """Start to watch over a session, with its full timeout ahead of it."""

@@ -6,7 +6,7 @@ They lie packed in chunks of bytes, which are also what the checkpoint stores: a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from znoded.jute.ops import EventType
@@ -21,7 +21,12 @@ CHUNK_CHANGES = 1024
 CHUNK_PATH_BYTES = 256 * 1024
 LIMIT_BYTES = 16 * 1024 * 1024
 
-_CHANGE = struct.Struct(">qbi")  # zxid, event type, length of the path that follows
+#: Between the paths of a chunk, since it cannot be in one. Before them are their number, the zxids and the event types.
+SEPARATOR = b"\0"
+#: With more paths than this to look for, a chunk is read rather than searched for each of them.
+SEARCHED_PATHS = 16
+
+_COUNT = struct.Struct(">I")
 _KEY = struct.Struct(">q")
 
 
@@ -66,10 +71,10 @@ class RecentChanges:
 
         Those below `recursive` are without NodeChildrenChanged, which recursive watches never see.
         """
-        changes = self.since(zxid)
-        if changes is None:
+        if zxid < self.floor_zxid:
             return None
         tops = frozenset(recursive)
+        changes = self._after(zxid, [*exact, *tops])
         prefixes = tuple(top.rstrip(b"/") + b"/" for top in tops)
         return [
             change
@@ -114,14 +119,20 @@ class RecentChanges:
             dropped = self._chunks.pop(first_zxid)
             self._chunks_bytes -= len(dropped)
             self._dirty.add(first_zxid)
-            self.floor_zxid = max(zxid for zxid, _, _ in _unpack(dropped))
+            *_, (self.floor_zxid, _, _) = _unpack(dropped)
 
-    def _after(self, zxid: int) -> Iterator[Change]:
+    def _after(self, zxid: int, paths: Collection[bytes] = (b"/",)) -> Iterator[Change]:
+        """The changes after `zxid`, at least those of `paths` and of what lies below them."""
         next_first_zxids = [*self._chunks, zxid + 1][1:]
         for chunk, next_first_zxid in zip(list(self._chunks.values()), next_first_zxids, strict=True):
-            if next_first_zxid > zxid:
+            if next_first_zxid > zxid and _may_hold(chunk, paths):
                 yield from _expand(_unpack(chunk), zxid)
         yield from _expand(self._newest, zxid)
+
+
+def _may_hold(chunk: bytes, paths: Collection[bytes]) -> bool:
+    """Whether a packed chunk has a change of one of `paths` or below it. A search is much quicker than to unpack it."""
+    return len(paths) > SEARCHED_PATHS or any(path in chunk for path in paths)
 
 
 def _expand(changes: Iterable[Change], after_zxid: int) -> Iterator[Change]:
@@ -135,12 +146,14 @@ def _expand(changes: Iterable[Change], after_zxid: int) -> Iterator[Change]:
 
 
 def _pack(changes: Iterable[Change]) -> bytes:
-    return b"".join([_CHANGE.pack(zxid, event_type, len(path)) + path for zxid, event_type, path in changes])
+    zxids, event_types, paths = zip(*changes, strict=True)
+    count = len(zxids)
+    return b"".join((_COUNT.pack(count), struct.pack(f">{count}q", *zxids), bytes(event_types), SEPARATOR.join(paths)))
 
 
 def _unpack(chunk: bytes) -> Iterator[Change]:
-    position = 0
-    while position < len(chunk):
-        zxid, event_type, path_bytes = _CHANGE.unpack_from(chunk, position)
-        position += _CHANGE.size + path_bytes
-        yield zxid, event_type, chunk[position - path_bytes : position]
+    (count,) = _COUNT.unpack_from(chunk)
+    types_at = _COUNT.size + 8 * count
+    paths_at = types_at + count
+    zxids = struct.unpack_from(f">{count}q", chunk, _COUNT.size)
+    return zip(zxids, chunk[types_at:paths_at], chunk[paths_at:].split(SEPARATOR), strict=True)

@@ -38,6 +38,23 @@ def encode_command(
     return HEAD.pack(time_ms, session, attach, sequence, op, len(identities)) + identities + record
 
 
+def ends_of_path_and_data(record: bytes) -> tuple[int, int]:
+    """Where the path that begins a record ends, and the data behind it, each null or not. Raises JuteError.
+
+    One function for both, since every create and setData comes by.
+    """
+    try:
+        (path_bytes,) = _unpack_int(record, 0)
+        path_end = 4 + path_bytes if path_bytes > 0 else 4
+        (data_bytes,) = _unpack_int(record, path_end)
+    except struct.error:
+        raise JuteError(f"no path and data in {len(record)} bytes") from None
+    data_end = path_end + 4 + data_bytes if data_bytes > 0 else path_end + 4
+    if path_bytes < -1 or data_bytes < -1 or data_end > len(record):
+        raise JuteError(f"no path of {path_bytes} and data of {data_bytes} bytes in {len(record)} bytes")
+    return path_end, data_end
+
+
 def end_of_buffer(record: bytes, position: int) -> int:
     """Where the buffer or string at `position` ends, null or not. Raises JuteError if that is beyond `record`."""
     size_bytes = int_at(record, position)

@@ -10,7 +10,7 @@ from znoded.jute.primitives import JuteError, Reader, encode_ustring
 from znoded.jute.records import Acl
 from znoded.tree import quota
 from znoded.tree.acl import CREATE, OPEN_ACL_RECORD, Acls, fix_acl
-from znoded.tree.commands import end_of_buffer, int_at, is_null
+from znoded.tree.commands import ends_of_path_and_data, int_at, is_null
 from znoded.tree.paths import check_name
 from znoded.tree.refusal import Refused
 from znoded.tree.znode import NO_OWNER, NO_OWNER_BYTES, OWNER_SLICE, new_stat, next_count, with_child_created
@@ -78,8 +78,7 @@ def create_ttl(tree: Tree, time_ms: int, session: Session, identities: bytes, re
 
 def _decode(record: bytes) -> tuple[Wanted, int]:
     """A CreateRequest, and where it ends. Raises JuteError."""
-    path_end = end_of_buffer(record, 0)
-    data_end = end_of_buffer(record, path_end)
+    path_end, data_end = ends_of_path_and_data(record)
     acl: Acls | None = None
     if record.startswith(OPEN_ACL_RECORD, data_end):
         acl_end = data_end + len(OPEN_ACL_RECORD)

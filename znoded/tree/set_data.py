@@ -8,7 +8,7 @@ from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import EventType
 from znoded.tree import quota
 from znoded.tree.acl import WRITE
-from znoded.tree.commands import end_of_buffer, int_at
+from znoded.tree.commands import ends_of_path_and_data, int_at
 from znoded.tree.paths import check_path
 from znoded.tree.refusal import Refused
 from znoded.tree.znode import data_bytes_of, stat_of, version_of, with_data
@@ -22,8 +22,7 @@ _DATA_CHANGED = int(EventType.NODE_DATA_CHANGED)
 
 def set_data(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
     """op setData: the reply is the Stat. A null path is a bad path here, like an empty one."""
-    path_end = end_of_buffer(record, 0)
-    data_end = end_of_buffer(record, path_end)
+    path_end, data_end = ends_of_path_and_data(record)
     version = int_at(record, data_end)
     return set_data_of(tree, time_ms, identities, record[4:path_end], record[path_end:data_end], version)
 
@@ -36,16 +35,18 @@ def set_data_of(tree: Tree, time_ms: int, identities: bytes, path: bytes, data: 
     node = tree.nodes.get(path)
     if node is None:
         raise Refused(ErrorCode.NO_NODE if check_path(path) else ErrorCode.BAD_ARGUMENTS)
-    tree.require(WRITE, path, identities)
-    added_bytes = len(data) - 4 - data_bytes_of(node)
+    acl = tree.acls.get(path)
+    if acl is not None:
+        tree.require(WRITE, path, identities)
     if tree.quotas:
+        added_bytes = len(data) - 4 - data_bytes_of(node)
         quota.check(tree, path, 0, added_bytes)
     if version != -1 and version != version_of(node):
         raise Refused(ErrorCode.BAD_VERSION)
     node = with_data(node, data, tree.zxid, time_ms)
     tree.replace(path, node)
     tree.changes.add(tree.zxid, _DATA_CHANGED, path)
-    tree.events.append((_DATA_CHANGED, path, tree.acls.get(path)))
+    tree.events.append((_DATA_CHANGED, path, acl))
     if tree.quotas:
         quota.count(tree, path, 0, added_bytes)
     if path.startswith(quota.ROOT_SLASH):

@@ -143,14 +143,14 @@ class Replica:
         self._schedule_checkpoint()
         self.writable = True
 
-    def propose(self, command: bytes) -> bool:
-        """Have a command committed and applied, in the order of the calls; False if none is taken now.
+    def propose(self, commands: list[bytes]) -> bool:
+        """Have commands committed and applied, in the order of the calls; False if none is taken now.
 
         All commands of one reactor iteration, or of the time that the previous batch takes to sync, make one batch.
         """
         if not self.writable:
             return False
-        self._collected.append(command)
+        self._collected += commands
         if not self._flush_is_due:
             self._flush_is_due = True
             self._reactor.callLater(0, self._flush)
