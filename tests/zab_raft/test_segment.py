@@ -127,7 +127,7 @@ def test_file_that_is_no_segment_is_refused(tmp_path: Path, content: bytes, mess
 
 def test_entry_of_a_kind_from_a_later_version_is_refused(tmp_path: Path) -> None:
     payload = bytearray(encode_payload(7, STATE, [b"a"]))
-    payload[36 + 8 + 3] = 9
+    payload[36 + 4 + 8] = 9
     path = write(tmp_path / "segment", record_prefix(SALT, bytes(payload)) + payload)
     with pytest.raises(LogDamaged, match=f"at offset {HEADER_BYTES} has an entry of unknown kind 9"):
         read(path)

@@ -48,6 +48,10 @@ class State(IntEnum):
     ENDED = 3
 
 
+# The members under names of their own: to look one up in an enumeration takes longer than the rest of a check.
+NEW, OPENING, OPEN, ENDED = State
+
+
 @implementer(IHandshakeListener)
 class ClientConnection(Protocol):
     """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
@@ -61,7 +65,7 @@ class ClientConnection(Protocol):
 
     def __init__(self, member: Member) -> None:
         self.member = member
-        self.state: State = State.NEW
+        self.state: State = NEW
         self.session_id = 0
         self.live: LiveSession | None = None
         self.attach = 0
@@ -114,7 +118,7 @@ class ClientConnection(Protocol):
             self.add_identities(((b"x509", subject_rfc2253(certificate.to_cryptography())),))
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:
-        self.state = State.ENDED
+        self.state = ENDED
         self._receiver.close()
         self._partial.clear()
         self.out.clear()
@@ -124,13 +128,13 @@ class ClientConnection(Protocol):
     @property
     def has_ended(self) -> bool:
         """Whether the connection is closed, or about to be once what was written has left."""
-        return self.state is State.ENDED
+        return self.state is ENDED
 
     def finish(self) -> None:
         """Send what is waiting, then close. Nothing received from now on is looked at."""
-        if self.state is State.ENDED:
+        if self.state is ENDED:
             return
-        self.state = State.ENDED
+        self.state = ENDED
         self._receiver.close()
         if self.out:
             self._sender.send(b"".join(self.out))
@@ -141,7 +145,7 @@ class ClientConnection(Protocol):
 
     def abort(self) -> None:
         """Close at once and without a word."""
-        self.state = State.ENDED
+        self.state = ENDED
         self._receiver.close()
         transport: Any = self.transport
         transport.abortConnection()
@@ -161,7 +165,7 @@ class ClientConnection(Protocol):
         if self._skip_bytes:
             skipped_bytes = min(self._skip_bytes, len(data))
             self._skip_bytes -= skipped_bytes
-            if self._skip_bytes or self.state is State.ENDED:
+            if self._skip_bytes or self.state is ENDED:
                 return
             data = data[skipped_bytes:]
             self.member.pipeline.oversized(self, self._skip_xid)
@@ -184,7 +188,7 @@ class ClientConnection(Protocol):
 
     def _consume(self, data: bytes) -> None:
         rest, need_bytes = self.member.pipeline.consume(self, data)
-        if rest and self.state is not State.ENDED:
+        if rest and self.state is not ENDED:
             self._partial += rest
             self._need_bytes = need_bytes
 
@@ -197,7 +201,7 @@ class ClientConnection(Protocol):
 
     def is_stalled(self) -> bool:
         """Whether nothing more may be read from this client for now."""
-        if self.state is State.OPENING or self._sender.blocked or self.in_line:
+        if self.state is OPENING or self._sender.blocked or self.in_line:
             return True
         if not self.pending:
             return False  # without a write of its own under way nothing would tell it to go on
@@ -205,7 +209,7 @@ class ClientConnection(Protocol):
 
     def stop_reading(self) -> None:
         """Leave what the client sends in the network until `go_on`."""
-        if self.is_reading and self.state is not State.ENDED:
+        if self.is_reading and self.state is not ENDED:
             self.is_reading = False
             self._receiver.pause()
 
@@ -222,7 +226,7 @@ class ClientConnection(Protocol):
 
     def _resume(self) -> None:
         """The peer has taken all that was queued."""
-        if self.state is State.ENDED:
+        if self.state is ENDED:
             return
         if self.out:
             self.flush()
@@ -233,7 +237,7 @@ class ClientConnection(Protocol):
     def flush(self) -> None:
         """Send the frames in `out`, a slice at a time. While the peer does not read, they stay, up to a limit."""
         out = self.out
-        while out and self.state is not State.ENDED:
+        while out and self.state is not ENDED:
             if self._sender.blocked:
                 self._check_output_limit()
                 return

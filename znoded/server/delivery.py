@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
-from znoded.server.connection import ClientConnection, State
+from znoded.server.connection import OPEN, ClientConnection
 from znoded.server.frames import notification_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
@@ -19,6 +19,7 @@ from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
+SESSION_MOVED = int(ErrorCode.SESSION_MOVED)
 #: Where the op of a command begins: its first byte is 0xFF for the internal ones, which are negative.
 OP_OFFSET = struct.calcsize(">qqqq")
 
@@ -51,9 +52,9 @@ class Delivery:
             if live is None or live.attach != attach:
                 continue  # its connection is gone, and with it whoever waits for the answer
             connection = live.connection
-            if connection is None or connection.state is not State.OPEN:
+            if connection is None or connection.state is not OPEN:
                 continue
-            if error == ErrorCode.SESSION_MOVED:
+            if error == SESSION_MOVED:
                 connection.abort()
                 continue
             write_applied(connection, zxid, error, body)

@@ -26,7 +26,7 @@ from znoded.jute.records import (
     WatchKindRequest,
 )
 from znoded.server import auth
-from znoded.server.connection import OUTPUT_SLICE_BYTES, ClientConnection, State
+from znoded.server.connection import NEW, OPEN, OUTPUT_SLICE_BYTES, ClientConnection
 from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.sasl import SaslFailure
 from znoded.server.turns import TURN_S
@@ -45,7 +45,6 @@ STAT_BYTES = 68
 #: ends the connection, as Kazoo's own tests ask for 2 MiB at the default limit.
 OVERSIZED_FRAMES_READ = 2
 
-OPEN = State.OPEN
 WRITES = frozenset(
     int(op)
     for op in (
@@ -98,7 +97,7 @@ class Pipeline:
         """
         if connection.state is OPEN:
             return self._consume_requests(connection, data)
-        if connection.state is State.NEW:
+        if connection.state is NEW:
             return self._member.handshake.consume(connection, data)
         return data, 0
 
@@ -134,14 +133,15 @@ class Pipeline:
                 if not now_ms:
                     now_ms = int(time.time() * 1000)
                     room_bytes = self._member.room_for_writes(connection.waiting_bytes)
+                    pending = connection.waiting()
+                    pending_limit = self._pending_limit
                 sequence += 1
                 room_bytes -= length
                 head = HEAD.pack(now_ms, connection.session_id, connection.attach, sequence, op, len(identities))
                 writes.append(head + identities + data[position + 12 : frame_end])
                 position = frame_end
-                pending = connection.waiting()
                 pending.append((xid, None, started))
-                if len(pending) < self._pending_limit and room_bytes > 0:
+                if len(pending) < pending_limit and room_bytes > 0:
                     continue
                 break
             if (op == 4 or op == 3) and not connection.pending and length > 13:
@@ -172,7 +172,7 @@ class Pipeline:
                 self._answer(connection, xid, op, record)
                 sequence = connection.sequence
                 identities = connection.identities_record
-                if time.monotonic() - started > TURN_S and connection.state is State.OPEN:
+                if time.monotonic() - started > TURN_S and connection.state is OPEN:
                     self._member.turns.wait(connection)
             connection.out_bytes += made_bytes
             made_bytes = 0
@@ -276,7 +276,7 @@ class Pipeline:
     def answer_waiting(self, connection: ClientConnection) -> None:
         """Answer what stands at the head of the queue, up to the next write that is not applied yet."""
         pending = connection.pending
-        while pending and connection.state is State.OPEN:
+        while pending and connection.state is OPEN:
             xid, answer, record = pending[0]
             if answer is None:
                 return

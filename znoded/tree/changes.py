@@ -17,8 +17,9 @@ Change: TypeAlias = tuple[int, int, bytes]
 
 #: How many changes are kept as they are, to be cheap to append to, before they are packed.
 CHUNK_CHANGES = 1024
-#: The same for their paths, which can be long.
+#: The same for their paths, which can be long. Only a path longer than this gives reason to add them up.
 CHUNK_PATH_BYTES = 256 * 1024
+LONG_PATH_BYTES = CHUNK_PATH_BYTES // CHUNK_CHANGES
 LIMIT_BYTES = 16 * 1024 * 1024
 
 #: Between the paths of a chunk, since it cannot be in one. Before them are their number, the zxids and the event types.
@@ -43,24 +44,25 @@ class RecentChanges:
         self._chunks: dict[int, bytes] = {}  # by the first zxid in each
         self._chunks_bytes = 0
         self._newest: list[Change] = []  # what will be the next chunk
-        self._newest_path_bytes = 0
+        self._is_full = False  # the next change of another zxid begins another chunk
         self._newest_stored_zxid = 0  # how far of it the last checkpoint has
         self._dirty: set[int] = set()  # chunks that the last checkpoint does not have, or has although they are dropped
 
     def add(self, zxid: int, event_type: int, path: bytes) -> None:
         """Append a change; zxids do not go down."""
         newest = self._newest
-        is_full = len(newest) >= CHUNK_CHANGES or self._newest_path_bytes >= CHUNK_PATH_BYTES
-        if is_full and newest[-1][0] != zxid:
+        if self._is_full and newest[-1][0] != zxid:
             self._close_chunk()
         newest.append((zxid, event_type, path))
-        self._newest_path_bytes += len(path)
+        if len(newest) >= CHUNK_CHANGES or len(path) > LONG_PATH_BYTES:
+            self._weigh()
 
     def forget(self, zxid: int) -> None:
         """Take back the changes of `zxid`, which are the last."""
         newest = self._newest
         while newest and newest[-1][0] == zxid:
-            self._newest_path_bytes -= len(newest.pop()[2])
+            newest.pop()
+        self._weigh()
 
     def since(self, zxid: int) -> Iterator[Change] | None:
         """The changes after `zxid`, oldest first, with those of the parents' children; None if some are dropped."""
@@ -106,6 +108,10 @@ class RecentChanges:
         self._chunks_bytes = sum(map(len, self._chunks.values()))
         self.floor_zxid = floor_zxid
 
+    def _weigh(self) -> None:
+        newest = self._newest
+        self._is_full = len(newest) >= CHUNK_CHANGES or sum(len(path) for _, _, path in newest) >= CHUNK_PATH_BYTES
+
     def _close_chunk(self) -> None:
         """Pack the newest changes, all of them: a chunk never ends within the changes of one zxid."""
         first_zxid = self._newest[0][0]
@@ -113,7 +119,7 @@ class RecentChanges:
         self._chunks_bytes += len(self._chunks[first_zxid])
         self._dirty.add(first_zxid)
         self._newest.clear()
-        self._newest_path_bytes = 0
+        self._is_full = False
         while self._chunks_bytes > self._limit_bytes:
             first_zxid = next(iter(self._chunks))
             dropped = self._chunks.pop(first_zxid)

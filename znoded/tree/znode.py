@@ -19,6 +19,7 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 # czxid, mzxid, ctime, mtime, version, then cversion to ephemeralOwner, dataLength, then numChildren and pzxid
 _DATA_FIELDS = struct.Struct(">8sq8sqi16si12s")
+_KEPT_WITH_DATA = struct.Struct(">8s8x8s8xi16s4x12s")  # those of them that a setData keeps, and the version
 # cversion, then aversion to dataLength, numChildren, pzxid
 _CHILD_FIELDS = struct.Struct(">i16siq")
 _VERSION_AT, _CHILD_FIELDS_AT, _AVERSION_AT, _OWNER_AT = 36, 32, 28, 24
@@ -96,8 +97,9 @@ def next_version(version: int) -> int:
 
 def with_data(node: bytes, data: bytes, zxid: int, time_ms: int) -> bytes:
     """The znode after a setData at `zxid`. `data` is an encoded buffer."""
-    czxid, _, ctime, _, version, middle, _, tail = _DATA_FIELDS.unpack_from(node, len(node) - STAT_BYTES)
-    return data + _DATA_FIELDS.pack(czxid, zxid, ctime, time_ms, next_version(version), middle, len(data) - 4, tail)
+    czxid, ctime, version, middle, tail = _KEPT_WITH_DATA.unpack_from(node, len(node) - STAT_BYTES)
+    version = version + 1 if 0 <= version < _INT32_MAX else next_version(version)
+    return data + _DATA_FIELDS.pack(czxid, zxid, ctime, time_ms, version, middle, len(data) - 4, tail)
 
 
 def with_data_unnoticed(node: bytes, data: bytes) -> bytes:

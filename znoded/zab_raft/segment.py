@@ -6,7 +6,7 @@ that nothing a client can send looks like a record.
     header   magic, format, crc32c of the rest, sequence, salt, first index,
              hard state when the segment began (term, vote, commit), base length
     record   salt, crc32c of the rest, body length, first index, hard state (term, vote, commit), entries, padding to 8
-    entry    term, kind, length, bytes
+    entries  their number, then column by column their terms, kinds and lengths, then their bytes
 
 A record holds the entries of one batch and the hard state that goes with them: they become durable together or not at
 all.
@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from struct import Struct
 from typing import NamedTuple
 
@@ -36,12 +37,11 @@ _HEADER_REST = Struct(">7Q")
 _PREFIX = Struct(">QI")
 _BODY = Struct(">IQQQQ")
 _RECORD = Struct(">QIIQQQQ")
-_ENTRY = Struct(">QII")
+_COUNT = Struct(">I")
 
 HEADER_BYTES = _HEADER_START.size + _HEADER_REST.size
 PREFIX_BYTES = _PREFIX.size
 RECORD_BYTES = _RECORD.size
-ENTRY_BYTES = _ENTRY.size
 ALIGNMENT_BYTES = 8
 
 _NAME = re.compile(r"(\d{16})\.log")
@@ -112,15 +112,17 @@ def sequence_of(name: str) -> int | None:
 
 def encode_payload(first_index: int, hard_state: HardState, commands: Sequence[bytes]) -> bytes:
     """The part of a record that does not depend on its segment; the commands are entries of the hard state's term."""
-    term, pack = hard_state.term, _ENTRY.pack
-    pieces = [b""]
-    for command in commands:
-        pieces.append(pack(term, COMMAND, len(command)))
-        pieces.append(command)
-    body_bytes = sum(map(len, pieces))
-    pieces[0] = _BODY.pack(body_bytes, first_index, *hard_state)
-    pieces.append(bytes(-(RECORD_BYTES + body_bytes) % ALIGNMENT_BYTES))
-    return b"".join(pieces)
+    count = len(commands)
+    columns = _columns(count).pack(*repeat(hard_state.term, count), *repeat(COMMAND, count), *map(len, commands))
+    body_bytes = _COUNT.size + len(columns) + sum(map(len, commands))
+    body = _BODY.pack(body_bytes, first_index, *hard_state)
+    padding = bytes(-(RECORD_BYTES + body_bytes) % ALIGNMENT_BYTES)
+    return b"".join((body, _COUNT.pack(count), columns, *commands, padding))
+
+
+def _columns(count: int) -> Struct:
+    """The heads of `count` entries, column by column: one call packs a batch."""
+    return Struct(f">{count}Q{count}B{count}I")
 
 
 def record_prefix(salt: int, payload: bytes) -> bytes:
@@ -178,20 +180,23 @@ class SegmentReader:
         payload = data[offset + PREFIX_BYTES : end]
         if crc32c(payload, salt & 0xFFFFFFFF) != checksum:
             return None
-        last_term, commands = self._entries(payload, body_bytes, offset)
+        last_term, commands = self._entries(payload, offset)
         return Record(offset, end, first_index, HardState(term, vote, commit), last_term, commands, payload)
 
-    def _entries(self, payload: bytes, body_bytes: int, record_offset: int) -> tuple[int, list[bytes]]:
-        position, end = _BODY.size, _BODY.size + body_bytes
-        term, commands = 0, []
-        while position < end:
-            term, kind, length = _ENTRY.unpack_from(payload, position)
+    def _entries(self, payload: bytes, record_offset: int) -> tuple[int, list[bytes]]:
+        (count,) = _COUNT.unpack_from(payload, _BODY.size)
+        columns = _columns(count)
+        heads = columns.unpack_from(payload, _BODY.size + _COUNT.size)
+        terms, kinds, lengths = heads[:count], heads[count : 2 * count], heads[2 * count :]
+        for kind in kinds:
             if kind != COMMAND:
                 raise LogDamaged(f"{self.path} at offset {record_offset} has an entry of unknown kind {kind}")
-            position += ENTRY_BYTES
+        position = _BODY.size + _COUNT.size + columns.size
+        commands = []
+        for length in lengths:
             commands.append(payload[position : position + length])
             position += length
-        return term, commands
+        return terms[-1] if terms else 0, commands
 
     def _has_record_behind(self, offset: int) -> bool:
         while (offset := self._data.find(self._mark, offset + 1)) >= 0:
