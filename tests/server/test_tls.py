@@ -23,7 +23,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from znoded.config import TlsConfig
-from znoded.server.tls import ReloadingContext, TlsFilesError, server_context_factory, subject_rfc2253
+from znoded.server.tls import ReloadingContext, TlsFilesError, subject_rfc2253
 
 PEM = serialization.Encoding.PEM
 BORN = datetime.datetime(2020, 1, 1)
@@ -179,14 +179,14 @@ class ClientSide:
 
 
 def test_it_is_what_twisted_asks_for(files: Files) -> None:
-    verifyObject(IOpenSSLServerConnectionCreator, server_context_factory(files.config()))
+    verifyObject(IOpenSSLServerConnectionCreator, ReloadingContext(files.config()))
 
 
 def test_a_twisted_server_speaks_through_it(files: Files) -> None:
     reactor_clock = task.Clock()  # Twisted sends what was written at the end of the turn
     listener = Listener()
     served, heard = Factory.forProtocol(Greeter), Factory.forProtocol(lambda: listener)
-    server_side = TLSMemoryBIOFactory(server_context_factory(files.config()), False, served, reactor_clock)
+    server_side = TLSMemoryBIOFactory(ReloadingContext(files.config()), False, served, reactor_clock)
     client_side = TLSMemoryBIOFactory(ClientSide(), True, heard, reactor_clock)
     _, _, pump = connectedServerAndClient(
         lambda: server_side.buildProtocol(None), lambda: client_side.buildProtocol(None)

@@ -67,10 +67,6 @@ class ReloadingContext:
             log.info("read changed TLS files: {certificate}", certificate=self._config.certificate)
 
 
-#: What listeners call to get the context of their factory.
-server_context_factory = ReloadingContext
-
-
 def make_context(config: TlsConfig) -> SSL.Context:
     """A context for TLS 1.2 and later. With a client CA, clients must show a certificate that it signed.
 
