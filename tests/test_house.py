@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "tree": {"jute"},
     "watches": {"jute"},
     "zab_raft": {"jute"},
-    "server": {"jute", "tree", "watches", "zab_raft", "config", "exit"},
+    "server": {"jute", "tree", "watches", "zab_raft", "config", "config_values", "exit"},
     "admin": {"config", "garbage_collection"},
     "config": {"config_values", "zoo_cfg"},
     "config_values": set(),

@@ -13,15 +13,13 @@ import pytest
 
 import znoded
 from znoded.config import Config, Limits
+from znoded.config_values import FOUR_LETTER_WORDS
 from znoded.jute.ops import Op
 from znoded.server.stats import RequestStats
-from znoded.server.words import Words, version_text
+from znoded.server.words import TELNET_CLOSE, Words, version_text
 from znoded.watches.table import Watches
 
-EVERY_WORD = [
-    b"conf", b"cons", b"crst", b"dirs", b"dump", b"envi", b"gtmk", b"hash", b"isro", b"mntr",
-    b"ruok", b"srst", b"srvr", b"stat", b"stmk", b"wchc", b"wchp", b"wchs", b"\xff\xf4\xff\xfd",
-]  # fmt: skip
+EVERY_WORD = [*(word.encode() for word in FOUR_LETTER_WORDS), TELNET_CLOSE]
 
 
 @dataclass
@@ -73,8 +71,6 @@ class Server:
     serving: bool = True
     mode: str = "standalone"
     zxid: int = 5
-    min_session_timeout_ms: int = 4_000
-    max_session_timeout_ms: int = 40_000
     client_port: int = 2181
     secure_client_port: int = -1
     uptime_ms: int = 3_555

@@ -17,11 +17,12 @@ from znoded.watches.table import Watches
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
-
 #: The Stat and the length of the data, which do not count as data.
 NODE_OVERHEAD_BYTES = 72
 #: How many times as long as counting took a count is good for.
 COUNT_GOOD_FOR = 100
+#: The unit of `st_blocks`, whatever the file system's own blocks are (stat(2)).
+BLOCK_BYTES = 512
 
 
 class Figures:
@@ -48,14 +49,6 @@ class Figures:
     @property
     def zxid(self) -> int:
         return self._member.zxid
-
-    @property
-    def min_session_timeout_ms(self) -> int:
-        return self._member.config.session_timeout_min_ms
-
-    @property
-    def max_session_timeout_ms(self) -> int:
-        return self._member.config.session_timeout_max_ms
 
     @property
     def client_port(self) -> int:
@@ -151,7 +144,7 @@ def _bytes_in(path: str) -> int:
     with os.scandir(path) as entries:
         for entry in entries:
             try:
-                total_bytes += entry.stat().st_blocks * 512
+                total_bytes += entry.stat().st_blocks * BLOCK_BYTES
             except FileNotFoundError:
                 continue
     return total_bytes

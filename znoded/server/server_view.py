@@ -81,10 +81,6 @@ class ServerView(Protocol):
         """That of the last change applied."""
 
     @property
-    def min_session_timeout_ms(self) -> int: ...
-    @property
-    def max_session_timeout_ms(self) -> int: ...
-    @property
     def client_port(self) -> int:
         """The first port that is listened on without TLS, -1 if there is none."""
 

@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from functools import cache
 
 import znoded
+from znoded.config_values import EVERY_WORD
 from znoded.jute.ops import Op
 from znoded.server.server_view import ConnectionView, ServerView
 
 #: The release of ZooKeeper whose protocol and texts these are: clients decide by it what they may ask.
 ZOOKEEPER_RELEASE = "3.9.5"
 
-EVERY_WORD = "*"
 STMK_ARGUMENT_BYTES = 8
 #: What telnet sends on its way out.
 TELNET_CLOSE = b"\xff\xf4\xff\xfd"
@@ -197,8 +197,8 @@ class Words:
             dataLogSize=log_bytes,
             tickTime=config.tick_ms,
             maxClientCnxns=config.limits.connections_per_address,
-            minSessionTimeout=server.min_session_timeout_ms,
-            maxSessionTimeout=server.max_session_timeout_ms,
+            minSessionTimeout=config.session_timeout_min_ms,
+            maxSessionTimeout=config.session_timeout_max_ms,
             clientPortListenBacklog=-1,
             serverId=config.member,
         )
@@ -309,7 +309,7 @@ def _hex(number: int) -> str:
 
 def _decimal(number: float) -> str:
     """A mean as ZooKeeper writes it: at most four places, at least one."""
-    return str(round(float(number), 4))
+    return str(round(number, 4))
 
 
 def _text(path: bytes) -> str:
