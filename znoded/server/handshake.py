@@ -6,24 +6,22 @@ Protocol facts 1.4 to 1.7 have the rules.
 from __future__ import annotations
 
 import hmac
-import struct
 import time
 from typing import TYPE_CHECKING
 
 from znoded.jute.frames import frame
-from znoded.jute.primitives import JuteError, Reader
+from znoded.jute.primitives import INT, JuteError, Reader
 from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
 from znoded.tree.proposals import new_session
+from znoded.tree.sessions import PASSWORD_BYTES
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
-LENGTH = struct.Struct(">i")
 CONNECT_REQUEST_BYTES = 28  # without a password and the read-only byte
 #: Those of all clients are below 50; room is left for what later ones may add.
 CONNECT_REQUEST_BYTES_MOST = 1024
-PASSWORD_BYTES = 16
 
 
 class Handshake:
@@ -52,7 +50,7 @@ class Handshake:
                 connection.put(answer)
             connection.finish()
             return b"", 0
-        (length,) = LENGTH.unpack(word)
+        (length,) = INT.unpack(word)
         if not CONNECT_REQUEST_BYTES <= length <= CONNECT_REQUEST_BYTES_MOST:
             self._member.cut_off(connection, f"sent a first frame of {length} bytes, which is no connect request")
             return b"", 0

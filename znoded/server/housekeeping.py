@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 #: Sessions ended per tick, at most: thousands that fall silent together must not stand before everybody's writes.
 EXPIRIES_PER_TICK = 2_000
+#: The same for nodes swept per round.
 SWEEPS_PER_ROUND = 10_000
 LOBBY_CHECK_S = 1.0
 

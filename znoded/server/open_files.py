@@ -6,6 +6,7 @@ import resource
 
 #: Kept for the log, the checkpoint, the listeners and the admin pages.
 RESERVED = 128
+#: The kernel's own limit for a process (`fs.nr_open`) where nobody changed it; a higher one cannot be set.
 UNLIMITED = 1 << 20
 
 
@@ -16,4 +17,4 @@ def room_for_connections() -> int:
         hard = UNLIMITED
     if soft != resource.RLIM_INFINITY and soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(hard - RESERVED, hard // 2)
+    return max(hard - RESERVED, hard // 2)  # so few files that none are left for clients would be no service
