@@ -104,7 +104,8 @@ class Acl(NamedTuple):
         return cls(reader.int(), reader.ustring(), reader.ustring())
 
 
-Acls = Annotated[tuple[Acl, ...] | None, vector_of(Codec(Acl.decode, Acl.encode, 12))]
+ACL_VECTOR = vector_of(Codec(Acl.decode, Acl.encode, 12))
+Acls = Annotated[tuple[Acl, ...] | None, ACL_VECTOR]
 
 # --------------------------------------------------------------------------------------------------------- requests
 
@@ -363,8 +364,10 @@ class WhoAmIReply(Record):
 
 MultiItems: TypeAlias = tuple[tuple[Op, Record], ...]
 
-_MULTI_HEADER = struct.Struct(">i?i")  # type, done, err
-_MULTI_END = _MULTI_HEADER.pack(Op.ERROR, True, -1)
+#: What stands before each op and each result: type, done, err.
+MULTI_HEADER = struct.Struct(">i?i")
+#: What stands behind the last.
+MULTI_END = MULTI_HEADER.pack(Op.ERROR, True, -1)
 _FLAGS_WITHOUT_TTL = range(CreateFlags.PERSISTENT, CreateFlags.PERSISTENT_WITH_TTL)
 
 _WRITES: Mapping[int, type[Record]] = {
@@ -401,7 +404,7 @@ def _reader_of_items(allowed: Mapping[int, type[Record]]) -> Callable[[Reader], 
     def read(reader: Reader) -> MultiItems:
         items: list[tuple[Op, Record]] = []
         while True:
-            type_, done, _ = reader.unpack(_MULTI_HEADER)
+            type_, done, _ = reader.unpack(MULTI_HEADER)
             if done:
                 return tuple(items)
             if type_ not in allowed:
@@ -427,15 +430,15 @@ def _read_writes(reader: Reader) -> MultiItems:
 
 
 def _encode_requests(items: MultiItems) -> bytes:
-    return b"".join([_MULTI_HEADER.pack(op, False, -1) + item.encode() for op, item in items]) + _MULTI_END
+    return b"".join([MULTI_HEADER.pack(op, False, -1) + item.encode() for op, item in items]) + MULTI_END
 
 
 def _encode_results(items: MultiItems) -> bytes:
     parts: list[bytes] = []
     for op, item in items:
         err = item.err if isinstance(item, ErrorReply) else ErrorCode.OK
-        parts.append(_MULTI_HEADER.pack(op, False, err) + item.encode())
-    return b"".join(parts) + _MULTI_END
+        parts.append(MULTI_HEADER.pack(op, False, err) + item.encode())
+    return b"".join(parts) + MULTI_END
 
 
 @record

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Perm
-from znoded.jute.primitives import JuteError, encode_vector
-from znoded.jute.records import Acl
+from znoded.jute.primitives import JuteError
+from znoded.jute.records import ACL_VECTOR, Acl
 from znoded.tree.options import TreeOptions
 from znoded.tree.refusal import Refused
 
@@ -26,7 +26,7 @@ SUPER: Identity = (b"super", b"")
 
 #: Everyone may do everything. A znode with this ACL has no entry in `Tree.acls`.
 OPEN_ACL: Acls = (Acl(Perm.ALL, b"world", b"anyone"),)
-OPEN_ACL_RECORD = encode_vector(OPEN_ACL, Acl.encode)
+OPEN_ACL_RECORD = ACL_VECTOR.encode(OPEN_ACL)
 
 READ, WRITE, CREATE, DELETE, ADMIN = (
     int(perm) for perm in (Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE, Perm.ADMIN)

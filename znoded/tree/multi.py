@@ -5,7 +5,6 @@ Each is carried out at once, so that the next ones see it, and all are undone if
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
@@ -13,6 +12,8 @@ from znoded.jute.fields import Record
 from znoded.jute.ops import CreateFlags, Op
 from znoded.jute.primitives import JuteError, Reader, encode_buffer, encode_int, encode_ustring
 from znoded.jute.records import (
+    MULTI_END,
+    MULTI_HEADER,
     CheckRequest,
     CreateRequest,
     CreateTtlRequest,
@@ -30,9 +31,6 @@ from znoded.tree.undo import Undo
 if TYPE_CHECKING:
     from znoded.tree.sessions import Session
     from znoded.tree.tree import Tree
-
-_RESULT_HEADER = struct.Struct(">i?i")  # type, done, error
-_END = _RESULT_HEADER.pack(Op.ERROR, True, -1)
 
 
 def multi(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
@@ -55,7 +53,7 @@ def multi(tree: Tree, time_ms: int, session: Session, identities: bytes, record:
             raise
         results = _all_refused(len(operations), len(results), refused.err)
     tree.undo = None
-    return b"".join([*results, _END])
+    return b"".join([*results, MULTI_END])
 
 
 def _has_null(request: Record) -> bool:
@@ -71,7 +69,7 @@ def _has_null(request: Record) -> bool:
 
 def _all_refused(count: int, failed: int, err: ErrorCode) -> list[bytes]:
     errors = [ErrorCode.OK] * failed + [err] + [ErrorCode.RUNTIME_INCONSISTENCY] * (count - failed - 1)
-    return [_RESULT_HEADER.pack(Op.ERROR, False, error) + encode_int(error) for error in errors]
+    return [MULTI_HEADER.pack(Op.ERROR, False, error) + encode_int(error) for error in errors]
 
 
 def _carry_out(tree: Tree, time_ms: int, session: Session, identities: bytes, op: Op, request: Record) -> bytes:
@@ -92,7 +90,7 @@ def _carry_out(tree: Tree, time_ms: int, session: Session, identities: bytes, op
             if op != Op.CREATE:
                 op = Op.CREATE2
                 body += stat
-    return _RESULT_HEADER.pack(op, False, ErrorCode.OK) + body
+    return MULTI_HEADER.pack(op, False, ErrorCode.OK) + body
 
 
 def _wanted(op: Op, request: CreateRequest | CreateTtlRequest) -> tuple[Op, Wanted]:

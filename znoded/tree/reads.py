@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
 from znoded.jute.primitives import JuteError, Reader, encode_int, encode_strings, encode_ustring, encode_vector
-from znoded.jute.records import Acl, MultiReadRequest, PathWatchRequest
+from znoded.jute.records import ACL_VECTOR, MULTI_END, MULTI_HEADER, MultiReadRequest, PathWatchRequest
 from znoded.tree.acl import ADMIN, OPEN_ACL, READ, Identity, allowed, redacted, shown_user
 from znoded.tree.znode import stat_of
 
@@ -23,11 +23,7 @@ Reply: TypeAlias = tuple[int, bytes]
 #: Takes the tree, the path and who is asking.
 Read: TypeAlias = Callable[["Tree", bytes, Identities], Reply]
 
-_MULTI_HEADER_OF = {op: encode_int(op) + b"\0" + encode_int(ErrorCode.OK) for op in (Op.GET_DATA, Op.GET_CHILDREN)}
-#: A frame cannot be longer.
-REPLY_BYTES_MOST = (1 << 31) - 1
-
-_MULTI_END = encode_int(Op.ERROR) + b"\1" + encode_int(-1)
+_SUCCESS_HEADER = {op: MULTI_HEADER.pack(op, False, ErrorCode.OK) for op in (Op.GET_DATA, Op.GET_CHILDREN)}
 
 
 def get_data(tree: Tree, path: bytes, identities: Identities) -> Reply:
@@ -75,7 +71,7 @@ def get_acl(tree: Tree, path: bytes, identities: Identities) -> Reply:
     if not allowed(acl, READ | ADMIN, identities):
         return ErrorCode.NO_AUTH, b""
     shown = acl if allowed(acl, ADMIN, identities) else redacted(acl)
-    return ErrorCode.OK, encode_vector(shown, Acl.encode) + stat_of(node)
+    return ErrorCode.OK, ACL_VECTOR.encode(shown) + stat_of(node)
 
 
 def get_all_children_number(tree: Tree, path: bytes, identities: Identities) -> Reply:
@@ -103,7 +99,7 @@ def get_ephemerals(tree: Tree, session_id: int, prefix: bytes | None) -> Reply:
     return ErrorCode.OK, encode_strings([path for path in session.ephemerals or () if path.startswith(wanted)])
 
 
-def multi_read(tree: Tree, record: bytes, identities: Identities, limit_bytes: int = REPLY_BYTES_MOST) -> Reply:
+def multi_read(tree: Tree, record: bytes, identities: Identities, limit_bytes: int) -> Reply:
     """op multiRead: a result of each getData and getChildren; one that fails does not touch the others.
 
     A reply of more than `limit_bytes` is refused: a small request can ask for the same large znode ever again.
@@ -121,13 +117,13 @@ def multi_read(tree: Tree, record: bytes, identities: Identities, limit_bytes: i
         read = get_data if op == Op.GET_DATA else get_children
         err, body = read(tree, request.path or b"/", identities)
         if err:
-            parts.append(encode_int(Op.ERROR) + b"\0" + encode_int(err) + encode_int(err))
+            parts.append(MULTI_HEADER.pack(Op.ERROR, False, err) + encode_int(err))
         else:
-            parts += (_MULTI_HEADER_OF[op], body)
+            parts += (_SUCCESS_HEADER[op], body)
             reply_bytes += len(body)
             if reply_bytes > limit_bytes:
                 return ErrorCode.QUOTA_EXCEEDED, b""
-    return ErrorCode.OK, b"".join([*parts, _MULTI_END])
+    return ErrorCode.OK, b"".join([*parts, MULTI_END])
 
 
 def who_am_i(identities: Identities) -> Reply:

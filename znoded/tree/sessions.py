@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hmac
-import struct
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
-from znoded.jute.primitives import Reader
+from znoded.jute.primitives import LONG, Reader
 from znoded.tree.delete import remove_node
 from znoded.tree.refusal import Refused
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 PASSWORD_BYTES = 16
-
-_ID = struct.Struct(">q")
 
 
 class Session:
@@ -50,7 +47,7 @@ class Session:
 
 def session_password(cell_secret: bytes, session_id: int) -> bytes:
     """The password of a session of this cell: an HMAC of its id under the cell's secret."""
-    return hmac.digest(cell_secret, _ID.pack(session_id), "sha256")[:PASSWORD_BYTES]
+    return hmac.digest(cell_secret, LONG.pack(session_id), "sha256")[:PASSWORD_BYTES]
 
 
 def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> None:

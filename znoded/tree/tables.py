@@ -15,10 +15,9 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from znoded.jute.primitives import Reader, encode_vector
-from znoded.jute.records import Acl
+from znoded.jute.primitives import INT, LONG, Reader
+from znoded.jute.records import ACL_VECTOR
 from znoded.tree import quota
-from znoded.tree.acl import Acls
 from znoded.tree.changes import RecentChanges
 from znoded.tree.paths import names_bytes
 from znoded.tree.sessions import Session
@@ -37,8 +36,6 @@ Changes: TypeAlias = Mapping[bytes, Sequence[Item]]
 ReadTable: TypeAlias = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 V = TypeVar("V")
 
-_INT = struct.Struct(">i")
-_LONG = struct.Struct(">q")
 _SESSION = struct.Struct(">iqq")
 
 
@@ -63,18 +60,18 @@ def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
     """The new values of everything in `dirty`, the recent changes that are not stored yet, and `meta`."""
     return {
         NODES: list(dirty.nodes.items()),
-        CREATED: _encoded(dirty.created, tree.created, _INT.pack),
-        ACLS: _encoded(dirty.acls, tree.acls, _encode_acl),
-        KINDS: _encoded(dirty.kinds, tree.kinds, _LONG.pack),
+        CREATED: _encoded(dirty.created, tree.created, INT.pack),
+        ACLS: _encoded(dirty.acls, tree.acls, ACL_VECTOR.encode),
+        KINDS: _encoded(dirty.kinds, tree.kinds, LONG.pack),
         SESSIONS: [
-            (_LONG.pack(session_id), _encode_session(tree.sessions.get(session_id))) for session_id in dirty.sessions
+            (LONG.pack(session_id), _encode_session(tree.sessions.get(session_id))) for session_id in dirty.sessions
         ],
         CHANGES: tree.changes.take_dirty(),
         META: [
-            (b"zxid", _LONG.pack(tree.zxid)),
-            (b"term", _LONG.pack(tree.term)),
+            (b"zxid", LONG.pack(tree.zxid)),
+            (b"term", LONG.pack(tree.term)),
             (b"cell_secret", tree.cell_secret),
-            (b"changes_floor", _LONG.pack(tree.changes.floor_zxid)),
+            (b"changes_floor", LONG.pack(tree.changes.floor_zxid)),
         ],
     }
 
@@ -86,7 +83,7 @@ def restore_changes(tree: Tree, changes: Changes) -> None:
     dirty.created.update(key for key, _ in changes[CREATED])
     dirty.acls.update(key for key, _ in changes[ACLS])
     dirty.kinds.update(key for key, _ in changes[KINDS])
-    dirty.sessions.update(_LONG.unpack(key)[0] for key, _ in changes[SESSIONS])
+    dirty.sessions.update(LONG.unpack(key)[0] for key, _ in changes[SESSIONS])
     tree.changes.restore_dirty(key for key, _ in changes[CHANGES])
     tree.dirty_bytes += sum(len(key) + len(value or b"") for items in changes.values() for key, value in items)
 
@@ -97,16 +94,16 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     if b"/" not in nodes:
         return
     meta = dict(read_table(META))
-    tree.zxid = _LONG.unpack(meta[b"zxid"])[0]
-    tree.term = _LONG.unpack(meta[b"term"])[0]
+    tree.zxid = LONG.unpack(meta[b"zxid"])[0]
+    tree.term = LONG.unpack(meta[b"term"])[0]
     tree.cell_secret = meta[b"cell_secret"]
     tree.nodes = nodes
-    tree.created = {path: _INT.unpack(value)[0] for path, value in read_table(CREATED)}
-    tree.acls = {path: tree.interned(_decode_acl(value)) for path, value in read_table(ACLS)}
-    tree.kinds = {path: _LONG.unpack(value)[0] for path, value in read_table(KINDS)}
+    tree.created = {path: INT.unpack(value)[0] for path, value in read_table(CREATED)}
+    tree.acls = {path: tree.interned(ACL_VECTOR.read(Reader(value)) or ()) for path, value in read_table(ACLS)}
+    tree.kinds = {path: LONG.unpack(value)[0] for path, value in read_table(KINDS)}
     tree.sessions = {session.id: session for session in map(_decode_session, read_table(SESSIONS))}
     tree.changes = RecentChanges(tree.options.changes_bytes)
-    tree.changes.load(read_table(CHANGES), _LONG.unpack(meta[b"changes_floor"])[0])
+    tree.changes.load(read_table(CHANGES), LONG.unpack(meta[b"changes_floor"])[0])
     tree.dirty = Dirty()
     tree.dirty_bytes = 0
     _find_children_and_owners(tree)
@@ -136,14 +133,6 @@ def _encoded(keys: Iterable[bytes], table: Mapping[bytes, V], encode: Callable[[
     return [(key, encode(table[key]) if key in table else None) for key in keys]
 
 
-def _encode_acl(acl: Acls) -> bytes:
-    return encode_vector(acl, Acl.encode)
-
-
-def _decode_acl(value: bytes) -> Acls:
-    return tuple(Reader(value).vector(Acl.decode, least_item_bytes=12) or ())
-
-
 def _encode_session(session: Session | None) -> bytes | None:
     if session is None:
         return None
@@ -154,4 +143,4 @@ def _encode_session(session: Session | None) -> bytes | None:
 def _decode_session(item: tuple[bytes, bytes]) -> Session:
     key, value = item
     timeout_ms, attach, sequence = _SESSION.unpack_from(value)
-    return Session(_LONG.unpack(key)[0], timeout_ms, value[_SESSION.size :], attach, sequence)
+    return Session(LONG.unpack(key)[0], timeout_ms, value[_SESSION.size :], attach, sequence)
