@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Perm
+from znoded.jute.primitives import Reader
 from znoded.jute.records import SetWatches2Request
-from znoded.jute.stat import STAT
+from znoded.jute.stat import Stat
 from znoded.server.frames import notification_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.tree import Tree
+from znoded.tree.znode import stat_of
 from znoded.watches.catch_up import NodeZxids, catch_up
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ class TreeAsSeen:
         node = self._tree.nodes.get(path)
         if node is None:
             return None
-        stat = STAT.unpack(node[-STAT.size :])
-        return NodeZxids(czxid=stat[0], mzxid=stat[1], pzxid=stat[10])
+        stat = Stat.decode(Reader(stat_of(node)))
+        return NodeZxids(stat.czxid, stat.mzxid, stat.pzxid)
 
     def changes_after(
         self, zxid: int, exact: set[bytes], recursive: list[bytes]
@@ -70,13 +72,13 @@ class TreeAsSeen:
 
 def rearm(member: Member, connection: ClientConnection, request: SetWatches2Request) -> ErrorCode:
     """Set the watches of a setWatches or setWatches2, and queue what was missed; the error to answer with."""
-    lists = (request.data, request.exist, request.child, request.persistent, request.persistent_recursive)
-    if None in lists:
+    given = (request.data, request.exist, request.child, request.persistent, request.persistent_recursive)
+    lists = [paths for paths in given if paths is not None]
+    if len(lists) < len(given):
         return ErrorCode.MARSHALLING_ERROR
-    data, exist, child, persistent, recursive = (paths or () for paths in lists)
-    paths_bytes = sum(sum(map(len, paths or ())) for paths in lists)
-    if not member.may_watch(connection, sum(len(paths or ()) for paths in lists), paths_bytes):
+    if not member.may_watch(connection, sum(map(len, lists)), sum(len(path) for paths in lists for path in paths)):
         return ErrorCode.QUOTA_EXCEEDED
+    data, exist, child, persistent, recursive = lists
     missed = catch_up(
         member.watches,
         connection,
