@@ -117,9 +117,11 @@ class _Told:
         self._events = {(event.event_type, event.path) for event in replayed}
 
     def of_data(self, path: bytes) -> bool:
+        """Whether a data watch on `path` is used up."""
         return any((event_type, path) in self._events for event_type in (CREATED, DATA_CHANGED, DELETED))
 
     def of_children(self, path: bytes) -> bool:
+        """Whether a child watch on `path` is used up."""
         return (CHILDREN_CHANGED, path) in self._events or (DELETED, path) in self._events
 
 

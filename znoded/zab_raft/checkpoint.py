@@ -23,9 +23,12 @@ ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 KEY_BYTES_LIMIT = 500
 """Longer keys (LMDB takes 511 bytes) are stored under their hash in a table beside the ordinary one."""
 TRANSACTION_ITEMS = 4096
+"""A transaction holds the pages it changes, often one for each item, in anonymous memory until it is committed."""
 TRANSACTION_BYTES = 1 << 22
 FIRST_MAP_BYTES = 1 << 30
+"""Address space, not memory or disk. It is doubled when the checkpoint has filled it."""
 _TABLES_LIMIT = 64
+_READERS_LIMIT = 16
 
 _POSITION = Struct(">QQ")
 _KEY_LENGTH = Struct(">I")
@@ -94,6 +97,7 @@ class Checkpoint:
             self._environment.copy(path, compact=True)
 
     def close(self) -> None:
+        """Close the environment, once an increment that is being written is stored."""
         with self._lock:
             self._close()
 
@@ -137,7 +141,7 @@ class Checkpoint:
                 self._environment.set_mapsize(2 * self._environment.info()["map_size"])
 
     def _read(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
-        long = (_unhashed(value) for _key, value in self._cursor(transaction, _LONG_KEYS + table))
+        long = (_unhashed(value) for _, value in self._cursor(transaction, _LONG_KEYS + table))
         return itertools.chain(self._cursor(transaction, table), long)
 
     def _cursor(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
@@ -165,7 +169,12 @@ class Checkpoint:
     def _open(self) -> None:
         if self._environment is None:
             self._environment = lmdb.open(
-                self._path, map_size=FIRST_MAP_BYTES, max_dbs=_TABLES_LIMIT, max_readers=16, meminit=False, mode=0o640
+                self._path,
+                map_size=FIRST_MAP_BYTES,
+                max_dbs=_TABLES_LIMIT,
+                max_readers=_READERS_LIMIT,
+                meminit=False,
+                mode=0o640,
             )
 
     def _close(self) -> None:

@@ -36,6 +36,7 @@ class Meta:
     initialised: bool
 
     def encode(self) -> bytes:
+        """The content of the file, its checksum last."""
         text = (
             f"znoded data directory\nformat {FORMAT}\ncell {self.cell}\nmember {self.member}\n"
             f"zxid_base {self.zxid_base}\ninitialised {int(self.initialised)}\n"
@@ -84,6 +85,7 @@ class DataDirectory:
 
     @property
     def meta_path(self) -> str:
+        """The file that says whose directory this is."""
         return os.path.join(self.path, "meta")
 
     def set_initialised(self) -> None:

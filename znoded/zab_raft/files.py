@@ -37,6 +37,7 @@ class Files:
         os.fdatasync(descriptor)
 
     def close(self, descriptor: int) -> None:
+        """Close a file; that does not make it durable."""
         os.close(descriptor)
 
     def rename(self, source: str, target: str) -> None:
@@ -44,6 +45,7 @@ class Files:
         os.rename(source, target)
 
     def remove(self, path: str) -> None:
+        """Remove a file that is there; durable only after `sync_directory`."""
         os.unlink(path)
 
     def make_directory(self, path: str) -> None:

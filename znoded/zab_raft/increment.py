@@ -120,12 +120,14 @@ class IncrementReader:
         self.index, self.term = _POSITION.unpack_from(self._data, _START.size)
 
     def portions(self) -> Iterator[Portion]:
+        """All of them, in the order in which they were written."""
         offset = _START.size + _POSITION.size
         while offset < len(self._data):
             portion, offset = self._portion_at(offset)
             yield portion
 
     def close(self) -> None:
+        """Let go of the file."""
         self._data.close()
 
     def _portion_at(self, offset: int) -> tuple[Portion, int]:

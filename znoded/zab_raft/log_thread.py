@@ -47,6 +47,7 @@ class LogThread:
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
 
     def start(self) -> None:
+        """Begin to write; the log must not be used by anybody else from here on."""
         self._thread.start()
 
     def append(self, batch: Batch) -> None:
