@@ -15,8 +15,8 @@ CACHE = SOURCES.parent / ".cache" / "bench"
 FLAGS = ("-O2", "-Wall", "-Wextra", "-std=gnu11", "-pthread")
 LOOPBACK = "127.0.0.1"
 
+#: What the driver prints: requests, requests_per_s, p50_ms, p99_ms, max_ms, failed, driver_cpu_share and so on.
 Result = dict[str, Any]
-"""What the driver prints: requests, requests_per_s, p50_ms, p99_ms, max_ms, failed, driver_cpu_share and so on."""
 
 
 class DriverError(Exception):

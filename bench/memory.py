@@ -12,8 +12,8 @@ from bench.table import table
 
 VALUE_BYTES = 100
 PROBE: dict[str, float | str] = {"connections": 1, "depth": 1, "keys": 1, "prefix": "/probe", "warm_up": 0}
+#: Few requests at a time, so that a probe that waits long waits for a pause and not in a queue.
 WRITERS: dict[str, float | str] = {"connections": 4, "depth": 1, "warm_up": 0}
-"""Few requests at a time, so that a probe that waits long waits for a pause and not in a queue."""
 WRITING_S = 30
 SETTLED_FRACTION = 0.01
 SETTLE_LIMIT_S = 20

@@ -29,8 +29,8 @@ class Server:
     """
 
     name: str
+    #: The files of its checkpoints, as a glob pattern below `directory`.
     checkpoint_pattern: str
-    """The files of its checkpoints, as a glob pattern below `directory`."""
 
     def __init__(self, directory: Path, client_port: int, environment: dict[str, str]) -> None:
         self.directory = Path(directory).resolve()

@@ -18,6 +18,7 @@ SOURCES = sorted(HOUSE.rglob("*.py"))
 KEPT_FOLDERS = ("znoded", "twisted", "tests", "bench", "conf", "docs", "newsfragments", ".ci")
 TEXT_SUFFIXES = {".py", ".toml", ".cfg", ".md", ".service", ".c", ".h", ".java", ".go", ".js", ".sh", ".txt", ""}
 
+#: Room, or file at the top of the house -> what of the house it may import beside itself and the version.
 MAY_IMPORT = {
     "jute": set(),
     "tree": {"jute"},
@@ -33,7 +34,6 @@ MAY_IMPORT = {
     "command": {"config"},
     "service": {"server", "admin", "config", "exit", "garbage_collection"},
 }
-"""Room, or file at the top of the house -> what of the house it may import beside itself and the version."""
 
 PURE_ROOMS = {"jute", "tree", "watches"}
 IMPURE_MODULES = {
@@ -42,8 +42,8 @@ IMPURE_MODULES = {
 }
 IMPURE_BUILTINS = {"open", "input", "print"}
 SOURCE_LINES_MOST = 600
+#: Written so that it does not find itself.
 FORBIDDEN = re.compile(r"/wor[k]/|/opt/z[n]\b|/hom[e]/\w|\bTOD[O]\b|\bFIXM[E]\b")
-"""Written so that it does not find itself."""
 
 
 def room_of(path: Path) -> str:

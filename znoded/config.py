@@ -65,8 +65,8 @@ class TlsConfig:
     listen: tuple[str, ...] = _key(values.list_of(values.tls_endpoint, '["tcp:2281"]'))
     certificate: str = _key(values.pem_file("CERTIFICATE"))
     private_key: str = _key(values.pem_file("PRIVATE KEY"))
+    #: When set, a client must show a certificate signed by it; its subject is its x509 identity.
     client_ca: str | None = _key(values.pem_file("CERTIFICATE"), None)
-    """When set, a client must show a certificate signed by it; its subject is its x509 identity."""
 
 
 @dataclass(frozen=True, slots=True)

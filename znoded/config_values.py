@@ -33,8 +33,8 @@ class Problem:
         return f"{self.key}: {self.message}"
 
 
+#: Takes what TOML holds, its dotted key, and the problems to add to; gives the value, or None after a problem.
 Reader = Callable[[object, str, list[Problem]], Any]
-"""Takes what TOML holds, its dotted key, and the problems to add to; gives the value, or None after a problem."""
 
 
 def _reader(convert: Callable[[object], object], expected: str, *, secret: bool = False) -> Reader:

@@ -14,8 +14,8 @@ from twisted.internet.interfaces import IReactorCore
 from twisted.logger import Logger
 
 EXIT_STATUS = 1
+#: How long the rest of the process may take to wind up; what failed may be what it waits for.
 GRACE_S = 5.0
-"""How long the rest of the process may take to wind up; what failed may be what it waits for."""
 
 log = Logger()
 

@@ -17,10 +17,10 @@ from twisted.internet.task import LoopingCall
 
 CHECK_INTERVAL_S = 1.0
 GENERATION_INTERVALS_S = (1.0, 10.0, 60.0)
+#: Below so many new objects a collection is not worth its call.
 YOUNG_OBJECTS_LEAST = 700
-"""Below so many new objects a collection is not worth its call."""
+#: A generation rests for so many times its last pause, so that collecting takes at most 1 % of the time.
 IDLE_TO_PAUSE_RATIO = 100
-"""A generation rests for so many times its last pause, so that collecting takes at most 1 % of the time."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+#: Keys whose value is taken over as it stands.
 PLAIN_KEYS = {
     "tickTime": "tick_ms",
     "minSessionTimeout": "limits.session_timeout_min_ms",
@@ -27,15 +28,15 @@ PLAIN_KEYS = {
     "reconfigEnabled": "tree.reconfig",
     "DigestAuthenticationProvider.superDigest": "auth.super_digest",
 }
-"""Keys whose value is taken over as it stands."""
 
+#: Keys that are read together with others.
 PART_OF_ANOTHER = {
     "clientPort", "clientPortAddress", "clientPortListenBacklog", "secureClientPort", "secureClientPortAddress",
     "dataDir", "ssl.keyStore.location", "ssl.trustStore.location", "ssl.clientAuth", "4lw.commands.whitelist",
     "admin.enableServer", "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
 }
-"""Keys that are read together with others."""
 
+#: Patterns of keys that a server may well ignore, and why.
 NO_EFFECT = {
     r"dataLogDir": "the log lies in the data directory; mount DATA/log elsewhere to part them",
     r"(quorum|group|weight|observer|learner)\..*|initLimit|syncLimit|connectToLearnerMasterLimit|electionAlg|cnxTimeout|"
@@ -57,8 +58,8 @@ NO_EFFECT = {
         "PEM files are reloaded when they change, TLS 1.2 and 1.3 are spoken"
     ),
 }
-"""Patterns of keys that a server may well ignore, and why."""
 
+#: Patterns of keys that would leave the server less strict, or its clients worse off, when ignored.
 REFUSED = {
     r"skipACL": "ACLs are always checked; remove it",
     r"enforce\.auth\..*|sessionRequireClientSASLAuth|requireClientAuthScheme": (
@@ -70,21 +71,20 @@ REFUSED = {
         "the superuser is named by superDigest or [auth.sasl_users] only; remove it"
     ),
 }
-"""Patterns of keys that would leave the server less strict, or its clients worse off, when ignored."""
 
 
 @dataclass(slots=True)
 class ZooCfg:
     """What a zoo.cfg says, in the terms of `znoded.config`."""
 
+    #: Nested tables, as from TOML.
     table: dict[str, object] = field(default_factory=dict)
-    """Nested tables, as from TOML."""
+    #: Dotted key of the table -> key in zoo.cfg.
     origins: dict[str, str] = field(default_factory=dict)
-    """Dotted key of the table -> key in zoo.cfg."""
+    #: What has no effect, a line each.
     notes: list[str] = field(default_factory=list)
-    """What has no effect, a line each."""
+    #: Key in zoo.cfg -> why it cannot be had.
     refused: dict[str, str] = field(default_factory=dict)
-    """Key in zoo.cfg -> why it cannot be had."""
 
     def put(self, dotted: str, value: object, origin: str) -> None:
         """Set a dotted key, and remember which key of zoo.cfg it came from."""

@@ -24,8 +24,8 @@ class FakeServer:
         self.pinged = threading.Event()
         self.paths: dict[bytes, bytes] = {b"/": b""}
         self.watchers: list[socketserver.StreamRequestHandler] = []
+        #: Added to the xid of each reply, to answer out of order.
         self.xid_shift = 0
-        """Added to the xid of each reply, to answer out of order."""
         fake = self
 
         class Handler(socketserver.StreamRequestHandler):

@@ -18,10 +18,10 @@ from znoded.admin.view import WordSource, figures, is_serving
 from znoded.garbage_collection import GarbageCollection
 
 PREFIX = "znoded_"
+#: Figures that are called a count and go down as well.
 GAUGES_THAT_COUNT = (
     "znode_count", "watch_count", "ephemerals_count", "open_file_descriptor_count", "max_file_descriptor_count",
 )
-"""Figures that are called a count and go down as well."""
 
 
 def is_counter(key: str) -> bool:

@@ -471,6 +471,7 @@ class MultiReadReply(Record):
 
 # ------------------------------------------------------------------------------------------------- which is whose
 
+#: The record behind the header of each request.
 REQUESTS: Mapping[int, type[Record]] = {
     **_WRITES,
     Op.EXISTS: PathWatchRequest,
@@ -497,8 +498,8 @@ REQUESTS: Mapping[int, type[Record]] = {
     Op.WHO_AM_I: EmptyRecord,
     Op.CLOSE_SESSION: EmptyRecord,
 }
-"""The record behind the header of each request."""
 
+#: The record behind the header of each successful reply.
 REPLIES: Mapping[int, type[Record]] = {
     Op.NOTIFICATION: WatcherEvent,
     Op.CREATE: CreateReply,
@@ -531,4 +532,3 @@ REPLIES: Mapping[int, type[Record]] = {
     Op.WHO_AM_I: WhoAmIReply,
     Op.CLOSE_SESSION: EmptyRecord,
 }
-"""The record behind the header of each successful reply."""

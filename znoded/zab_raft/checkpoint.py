@@ -20,13 +20,13 @@ from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, g
 
 ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 
+#: Longer keys (LMDB takes 511 bytes) are stored under their hash in a table beside the ordinary one.
 KEY_BYTES_LIMIT = 500
-"""Longer keys (LMDB takes 511 bytes) are stored under their hash in a table beside the ordinary one."""
+#: A transaction holds the pages it changes, often one for each item, in anonymous memory until it is committed.
 TRANSACTION_ITEMS = 4096
-"""A transaction holds the pages it changes, often one for each item, in anonymous memory until it is committed."""
 TRANSACTION_BYTES = 1 << 22
+#: Address space, not memory or disk. It is doubled when the checkpoint has filled it.
 FIRST_MAP_BYTES = 1 << 30
-"""Address space, not memory or disk. It is doubled when the checkpoint has filled it."""
 _TABLES_LIMIT = 64
 _READERS_LIMIT = 16
 

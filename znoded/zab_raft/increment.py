@@ -23,10 +23,10 @@ from crc32c import crc32c
 from znoded.zab_raft.errors import CheckpointDamaged
 from znoded.zab_raft.files import Files
 
+#: A key and its new value; `None` when the key is deleted.
 Item = tuple[bytes, bytes | None]
-"""A key and its new value; `None` when the key is deleted."""
+#: What changed, by table. A key occurs once in its table.
 Changes = Mapping[bytes, Sequence[Item]]
-"""What changed, by table. A key occurs once in its table."""
 
 MAGIC = b"zincrmnt"
 FORMAT = 1

@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 from znoded.zab_raft.errors import DiskFull
 from znoded.zab_raft.log import Batch, Log
 
+#: How long to wait at a full disk before the next segment is tried again.
 RETRY_INTERVAL_S = 1.0
-"""How long to wait at a full disk before the next segment is tried again."""
 
 
 class LogThread:
