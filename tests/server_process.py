@@ -58,8 +58,13 @@ class ServerProcess:
         """Start the process and return once it serves clients. Raises RuntimeError with the log when it does not."""
         assert self._process is None, "the server runs already"
         arguments = [
-            "--nodaemon", "--pidfile=", "znoded", f"--config={self._config_path}", f"--data-dir={self.data_dir}",
-            f"--client=tcp:{self.port}:interface=127.0.0.1", f"--admin=tcp:{self.admin_port}:interface=127.0.0.1",
+            "--nodaemon",
+            "--pidfile=",
+            "znoded",
+            f"--config={self._config_path}",
+            f"--data-dir={self.data_dir}",
+            f"--client=tcp:{self.port}:interface=127.0.0.1",
+            f"--admin=tcp:{self.admin_port}:interface=127.0.0.1",
         ]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

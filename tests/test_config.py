@@ -289,7 +289,9 @@ class TestZooCfg:
         zoo_cfg = tmp_path / "zoo.cfg"
         both = tmp_path / "both.pem"
         both.write_text(PEM.format("CERTIFICATE") + PEM.format("PRIVATE KEY"))
-        zoo_cfg.write_text(f"dataDir={tmp_path}\nsecureClientPort=2281\nssl.keyStore.location={both}\nssl.clientAuth=none\n")
+        zoo_cfg.write_text(
+            f"dataDir={tmp_path}\nsecureClientPort=2281\nssl.keyStore.location={both}\nssl.clientAuth=none\n"
+        )
         config, _ = load_zoo_cfg(str(zoo_cfg))
         assert config.client.listen == ()
         assert config.client.tls is not None

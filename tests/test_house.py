@@ -39,7 +39,7 @@ PURE_ROOMS = {"jute", "tree", "watches"}
 IMPURE_MODULES = {
     "asyncio", "concurrent", "datetime", "io", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
     "selectors", "shutil", "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "twisted", "uuid",
-}
+}  # fmt: skip
 IMPURE_BUILTINS = {"open", "input", "print"}
 SOURCE_LINES_MOST = 600
 #: Written so that it does not find itself.

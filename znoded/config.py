@@ -183,9 +183,7 @@ class Config:
     """Everything a member is told from outside."""
 
     member: int = _key(values.integer(1, 254, "member numbers"), 1)
-    data_dir: str = field(
-        default_factory=lambda: os.path.abspath("znoded-data"), metadata={"read": values.directory}
-    )
+    data_dir: str = field(default_factory=lambda: os.path.abspath("znoded-data"), metadata={"read": values.directory})
     tick_ms: int = _key(values.integer(1, HOUR_MS, "ms"), 2_000)
     client: ClientConfig = _section(ClientConfig)
     auth: AuthConfig = _section(AuthConfig)

@@ -16,7 +16,7 @@ from twisted.internet.endpoints import serverFromString
 FOUR_LETTER_WORDS = (
     "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr",
     "ruok", "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
-)
+)  # fmt: skip
 EVERY_WORD = "*"
 ENDPOINT = "a Twisted endpoint string, such as tcp:2181:interface=127.0.0.1"
 SHA1_BYTES = 20

@@ -34,7 +34,7 @@ PART_OF_ANOTHER = {
     "clientPort", "clientPortAddress", "clientPortListenBacklog", "secureClientPort", "secureClientPortAddress",
     "dataDir", "ssl.keyStore.location", "ssl.trustStore.location", "ssl.clientAuth", "4lw.commands.whitelist",
     "admin.enableServer", "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
-}
+}  # fmt: skip
 
 #: Patterns of keys that a server may well ignore, and why.
 NO_EFFECT = {

@@ -65,10 +65,7 @@ def test_a_stat_is_shown(shell: Shell) -> None:
 
 def test_a_transaction_is_all_or_nothing(shell: Shell) -> None:
     printed = shell(
-        "txn 'create /one \"1\"' 'create /two \"2\"'\n"
-        "ls /\n"
-        "txn 'create /three \"3\"' 'check /one 7'\n"
-        "exists /three\n"
+        "txn 'create /one \"1\"' 'create /two \"2\"'\nls /\ntxn 'create /three \"3\"' 'check /one 7'\nexists /three\n"
     )
     assert "one" in printed
     assert "two" in printed

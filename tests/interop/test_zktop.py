@@ -41,9 +41,7 @@ def znode_count(client: KazooClient) -> int:
     return int(found[1])
 
 
-def test_the_server_and_its_sessions_are_shown(
-    parts: Parts, znoded_server: Callable[..., ServerProcess]
-) -> None:
+def test_the_server_and_its_sessions_are_shown(parts: Parts, znoded_server: Callable[..., ServerProcess]) -> None:
     zktop = parts.program("zktop", "Debian's zktop")
     server = znoded_server()
     client = KazooClient(server.address)

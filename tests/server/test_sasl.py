@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from znoded.server.sasl import DIGEST_URI, DigestMd5Server, SaslFailure, parse_directives
 
-USERS = {"jaasuser": "jaas_password", "super": "sup,er\"\\", "rené": "naïveté", "łódź": "zażółć"}
+USERS = {"jaasuser": "jaas_password", "super": 'sup,er"\\', "rené": "naïveté", "łódź": "zażółć"}
 NONCE = bytes(range(32))
 
 

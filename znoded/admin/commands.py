@@ -14,7 +14,7 @@ from znoded.config import HARMLESS_WORDS
 LONG_NAMES = {
     "configuration": "conf", "config": "conf", "connections": "cons", "environment": "envi", "env": "envi",
     "is_read_only": "isro", "monitor": "mntr", "server_stats": "srvr", "stats": "stat", "watch_summary": "wchs",
-}
+}  # fmt: skip
 #: Words whose every line is a key and a value, and what stands between them.
 PAIRS = {"conf": "=", "envi": "=", "dirs": ": ", "srvr": ": "}
 

@@ -21,7 +21,7 @@ PREFIX = "znoded_"
 #: Figures that are called a count and go down as well.
 GAUGES_THAT_COUNT = (
     "znode_count", "watch_count", "ephemerals_count", "open_file_descriptor_count", "max_file_descriptor_count",
-)
+)  # fmt: skip
 
 
 def is_counter(key: str) -> bool:

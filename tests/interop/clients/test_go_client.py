@@ -22,7 +22,11 @@ def report(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Report:
     parts.file(f"{GO_LIBRARIES}/src/github.com/samuel/go-zookeeper/zk/conn.go", "golang-github-samuel-go-zookeeper-dev")
     directory = tmp_path_factory.mktemp("go-client")
     environment = {
-        **os.environ, "GO111MODULE": "off", "GOPATH": GO_LIBRARIES, "GOCACHE": str(directory / "cache"), "GOFLAGS": ""
+        **os.environ,
+        "GO111MODULE": "off",
+        "GOPATH": GO_LIBRARIES,
+        "GOCACHE": str(directory / "cache"),
+        "GOFLAGS": "",
     }
     build([compiler, "build", "-o", "client", str(SOURCES / "client.go")], directory, environment)
     with member(directory) as server:
