@@ -71,10 +71,10 @@ def test_unknown_operations_and_internal_ones_out_of_place_are_unimplemented(hou
 
 def test_a_lone_member_has_no_reconfig(client: Client) -> None:
     record = ReconfigRequest(None, None, None, -1).encode()
-    assert client.send(Op.RECONFIG, record)[0] == ErrorCode.UNIMPLEMENTED
-    assert client.send(Op.RECONFIG, b"")[0] == MARSHALLING
-    switched_off = World(TreeOptions(reconfig=False)).session()
-    assert switched_off.send(Op.RECONFIG, record)[0] == ErrorCode.RECONFIG_DISABLED
+    assert client.send(Op.RECONFIG, record)[0] == ErrorCode.RECONFIG_DISABLED
+    switched_on = World(TreeOptions(reconfig=True)).session()
+    assert switched_on.send(Op.RECONFIG, record)[0] == ErrorCode.UNIMPLEMENTED
+    assert switched_on.send(Op.RECONFIG, b"")[0] == MARSHALLING
 
 
 def test_an_undecodable_term_is_a_marshalling_error(house: World) -> None:

@@ -16,7 +16,7 @@ class TreeOptions:
 
     ttl_nodes: bool = True
     enforce_quota: bool = True
-    reconfig: bool = True
+    reconfig: bool = False
     sasl_ids: bool = False
     x509_ids: bool = False
     changes_bytes: int = 16 * 1024 * 1024
