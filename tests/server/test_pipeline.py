@@ -88,6 +88,15 @@ def test_an_unknown_scheme_ends_the_connection_behind_its_answer(client: Client)
     assert client.is_closed
 
 
+@pytest.mark.parametrize(("freshness", "error"), [(b"linearizable", 0), (b"serializable", 0), (b"stale", -115)])
+def test_a_connection_may_say_how_fresh_its_reads_must_be(client: Client, freshness: bytes, error: int) -> None:
+    identities = client.connection.identities
+    client.send(request(-4, Op.AUTH, i4(0), string(b"reads"), string(freshness)))
+    assert client.replies() == [(-4, error)]
+    assert client.connection.identities == identities
+    assert client.is_closed == bool(error)
+
+
 @pytest.mark.parametrize("op", [0, -1, 10, 13, 20, -10, 999])
 def test_an_op_that_is_not_a_clients_ends_the_connection(client: Client, op: int) -> None:
     client.send(request(9, op, string(b"/a"), i4(-1)))

@@ -36,10 +36,12 @@ def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[I
         return ((b"digest", identity), SUPER) if is_super else ((b"digest", identity),)
     if request.scheme == b"ip":
         return ((b"ip", host.encode()),)
-    if request.scheme == b"reads" and text in READ_MODES:
+    if request.scheme == b"reads":
+        if text not in READ_MODES:
+            raise AuthFailed("reads must be linearizable or serializable")
         # One voter answers every read from what it has committed itself, so both modes are the same.
         return ()
-    raise AuthFailed("the scheme is none of digest, ip and reads")
+    raise AuthFailed("its scheme must be digest, ip or reads")
 
 
 def require_room(held: tuple[Identity, ...], gained: tuple[Identity, ...], limit_bytes: int) -> None:

@@ -52,7 +52,11 @@ class Handshake:
             return b"", 0
         (length,) = INT.unpack(word)
         if not CONNECT_REQUEST_BYTES <= length <= CONNECT_REQUEST_BYTES_MOST:
-            self._member.cut_off(connection, f"sent a first frame of {length} bytes, which is no connect request")
+            most = CONNECT_REQUEST_BYTES_MOST
+            self._member.cut_off(
+                connection,
+                f"sent a first frame of {length} bytes, and a connect request has {CONNECT_REQUEST_BYTES} to {most}",
+            )
             return b"", 0
         if len(data) < 4 + length:
             return data, 4 + length

@@ -58,7 +58,8 @@ class Recovery:
                 if record.first_index != expected_index:
                     raise LogDamaged(
                         f"{reader.path} is damaged at offset {record.offset}: "
-                        f"it has index {record.first_index} where {expected_index} belongs"
+                        f"it has index {record.first_index} where {expected_index} belongs; "
+                        "restore the data directory from a backup"
                     )
                 expected_index += len(record.commands)
                 if record.offset >= reader.header.base_bytes:  # before that it is a repetition, the header is newer
