@@ -110,6 +110,8 @@ class ClientConnection(Protocol):
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(True)
         self.member.connection_made(self)
+        if not self.has_ended:
+            self._receiver.start()
 
     def handshakeCompleted(self) -> None:
         """TLS is up: a certificate the client showed and the context accepted names it."""

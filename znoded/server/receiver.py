@@ -95,6 +95,9 @@ class Receiver:
     def __init__(self, transport: Any) -> None:
         self._transport = transport
 
+    def start(self) -> None:
+        """The connection is set up."""
+
     def pause(self) -> None:
         """Leave what the client sends in the network."""
         self._transport.pauseProducing()
@@ -121,6 +124,11 @@ class SocketReceiver(Receiver):
         self.descriptor: int = handle.fileno()
         transport.pauseProducing()
         poller.add(self)
+
+    def start(self) -> None:
+        # Most clients send their first request while they wait to be accepted: no need to be told of it.
+        if self.receive():
+            self.settle()
 
     def receive(self) -> bool:
         """Hand what has come, if anything has, to the connection. An error in there ends this connection only."""
