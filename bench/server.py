@@ -10,12 +10,11 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 LOOPBACK = "127.0.0.1"
 POLL_INTERVAL_S = 0.01
 STOP_TIMEOUT_S = 60
+LOG_LINES_SHOWN = 20
 
 
 class ServerError(Exception):
@@ -42,10 +41,6 @@ class Server:
     def prepare(self) -> list[str]:
         """Write the files that the process needs, and return its command."""
         raise NotImplementedError
-
-    @property
-    def address(self) -> str:
-        return f"{LOOPBACK}:{self.client_port}"
 
     @property
     def pid(self) -> int:
@@ -115,20 +110,9 @@ class Server:
         """When a file of its checkpoints was last written to; 0 when there is none."""
         return max((path.stat().st_mtime_ns for path in self.directory.glob(self.checkpoint_pattern)), default=0)
 
-    def log_tail(self, lines: int = 20) -> str:
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
-
     def _log_end(self) -> str:
-        return f"{self.log_path}:\n{self.log_tail()}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
+        lines = self.log_path.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        return "\n".join([f"{self.log_path}:", *lines])
 
 
 def four_letter_word(port: int, word: bytes, timeout_s: float = 2.0) -> bytes:
