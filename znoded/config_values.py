@@ -151,8 +151,11 @@ def _boolean(value: object) -> bool:
 def _endpoint(value: object) -> str:
     text = _text(value)
     kind, _, rest = text.partition(":")
+    port = rest.partition(":")[0]
     try:
-        if kind in ("tcp", "tcp6", "ssl") and not 0 <= int(rest.split(":")[0]) <= 65535:
+        if kind in ("tcp", "tcp6", "ssl") and not re.fullmatch(r"\d{1,5}", port, re.ASCII):
+            raise ValueError("a port from 0 to 65535")
+        if port.isdecimal() and int(port) > 65535:
             raise ValueError("a port from 0 to 65535")
         serverFromString(None, text)  # the reactor is needed to listen only
     except Exception as error:

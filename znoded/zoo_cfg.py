@@ -99,7 +99,7 @@ class ZooCfg:
 def read(path: str) -> ZooCfg:
     """Read the zoo.cfg at `path`, and the dynamic configuration and `myid` that it points to.
 
-    Raises OSError when one of them cannot be read.
+    Raises OSError when a configuration cannot be read.
     """
     keys = _properties(path)
     if "dynamicConfigFile" in keys:
@@ -110,7 +110,7 @@ def read(path: str) -> ZooCfg:
             result.put(dotted, _typed(keys[key]), key)
     for part in (_put_client, _put_tls, _put_data_dir, _put_words, _put_admin, _put_members):
         part(keys, result)
-    for key in keys.keys() - PLAIN_KEYS.keys() - PART_OF_ANOTHER:
+    for key in sorted(keys.keys() - PLAIN_KEYS.keys() - PART_OF_ANOTHER):
         if not key.startswith("server."):
             _judge(key, result)
     result.notes.sort()
@@ -209,8 +209,19 @@ def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:
     if len(servers) > 1:
         result.origins["cell.members"] = "server.N"
     if servers:
-        with open(os.path.join(keys.get("dataDir", "."), "myid"), encoding="ascii", errors="replace") as file:
+        _put_member(os.path.join(keys.get("dataDir", "."), "myid"), list(servers), result)
+
+
+def _put_member(path: str, servers: list[str], result: ZooCfg) -> None:
+    """The number of this member. A ZooKeeper that is its only server needs no `myid`."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
             result.put("member", _typed(file.read().strip()), "myid")
+    except OSError as error:
+        if len(servers) == 1 and isinstance(error, FileNotFoundError):
+            result.put("member", _typed(servers[0]), f"server.{servers[0]}")
+        else:
+            result.refused["myid"] = f"{path} cannot be read: {error.strerror}"
 
 
 def _judge(key: str, result: ZooCfg) -> None:

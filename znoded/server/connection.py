@@ -21,7 +21,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from znoded.server.auth import with_identities
-from znoded.server.receiver import Receiver, receiver_for
 from znoded.server.sender import Sender, sender_for
 from znoded.server.stats import RequestStats
 from znoded.server.tls import subject_rfc2253
@@ -57,7 +56,7 @@ class ClientConnection(Protocol):
     """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
 
     __slots__ = (
-        "_need_bytes", "_partial", "_receiver", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host",
+        "_need_bytes", "_partial", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host",
         "identities", "identities_record", "in_line", "is_reading", "last_latency_ms", "last_op", "last_received",
         "last_xid", "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl",
         "sequence", "session_id", "state", "stats", "touched", "waiting_bytes", "writes_answered",
@@ -104,14 +103,13 @@ class ClientConnection(Protocol):
         self.host: str = getattr(peer, "host", "127.0.0.1")
         self.port: int = getattr(peer, "port", 0)
         self._sender: Sender = sender_for(transport, self._resume)
-        self._receiver: Receiver = receiver_for(transport, self, self.member.poller)
         self.accepted_ms = self.member.monotonic_ms()
         self.add_identities(((b"ip", self.host.encode()),))
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(True)
         self.member.connection_made(self)
-        if not self.has_ended:
-            self._receiver.start()
+        if not self.has_ended and hasattr(transport, "look"):
+            transport.look()
 
     def handshakeCompleted(self) -> None:
         """TLS is up: a certificate the client showed and the context accepted names it."""
@@ -121,7 +119,6 @@ class ClientConnection(Protocol):
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:
         self.state = ENDED
-        self._receiver.close()
         self._partial.clear()
         self.out.clear()
         self.out_bytes = 0
@@ -137,7 +134,6 @@ class ClientConnection(Protocol):
         if self.state is ENDED:
             return
         self.state = ENDED
-        self._receiver.close()
         if self.out:
             self._sender.send(b"".join(self.out))
             self.out.clear()
@@ -148,7 +144,6 @@ class ClientConnection(Protocol):
     def abort(self) -> None:
         """Close at once and without a word."""
         self.state = ENDED
-        self._receiver.close()
         transport: Any = self.transport
         transport.abortConnection()
 
@@ -213,7 +208,8 @@ class ClientConnection(Protocol):
         """Leave what the client sends in the network until `go_on`."""
         if self.is_reading and self.state is not ENDED:
             self.is_reading = False
-            self._receiver.pause()
+            transport: Any = self.transport
+            transport.pauseProducing()
 
     def go_on(self) -> None:
         """Read on, if the reason for the pause is gone: first what was received before it."""
@@ -224,7 +220,8 @@ class ClientConnection(Protocol):
             self._consume(self._take_partial())
             self.settle()
         if self.is_reading and not self.has_ended:
-            self._receiver.resume()
+            transport: Any = self.transport
+            transport.resumeProducing()
 
     def _resume(self) -> None:
         """The peer has taken all that was queued."""

@@ -49,7 +49,9 @@ class Listeners:
         """Listen on every endpoint of the configuration. Fails with CannotListenError."""
         factory = ClientFactory(member)
         for endpoint in config.listen:
-            self._plain.append((yield self._listen(endpoint, factory)))
+            port = yield self._listen(endpoint, factory)
+            member.poller.serve(port)
+            self._plain.append(port)
         if config.tls is not None:
             secure = TLSMemoryBIOFactory(ReloadingContext(config.tls), False, factory)
             secure.noisy = False

@@ -23,7 +23,7 @@ from znoded.server.housekeeping import Housekeeping
 from znoded.server.listeners import Listeners
 from znoded.server.open_files import room_for_connections
 from znoded.server.pipeline import Pipeline
-from znoded.server.receiver import SocketPoller
+from znoded.server.polling import SocketPoller
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
 from znoded.server.turns import Turns

@@ -1,0 +1,137 @@
+"""How plain connections are read: by a poller of our own, which the reactor sees as one readable descriptor.
+
+Twisted enters a logging context and looks up methods for each readable socket, which costs as much as answering a read.
+Here all sockets that are ready are read in one go. Everything else about a connection stays with Twisted, its end
+included: at the end of a stream, or at an error, the reactor takes over and closes.
+"""
+
+from __future__ import annotations
+
+import select
+from functools import partial
+from typing import Any, cast
+
+from twisted.internet.interfaces import IListeningPort, IReadDescriptor
+from twisted.internet.tcp import Port, Server
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from znoded.server.connection import ClientConnection
+
+RECEIVE_BYTES = 64 * 1024
+#: Sockets read before the reactor has its turn again.
+READY_LIMIT = 512
+
+log = Logger()
+
+
+@implementer(IReadDescriptor)
+class SocketPoller:
+    """Reads the sockets of many connections for a reactor."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._epoll = select.epoll()
+        self._sockets: dict[int, PolledServer] = {}
+
+    def start(self) -> None:
+        """Be polled by the reactor."""
+        self._reactor.addReader(self)
+
+    def stop(self) -> None:
+        """Read nothing any more."""
+        self._reactor.removeReader(self)
+        self._epoll.close()
+        self._sockets.clear()
+
+    def serve(self, port: IListeningPort) -> None:
+        """Read what this port will accept, if it is one for TCP. Its protocols have to be ClientConnections."""
+        if isinstance(port, Port):
+            port.transport = cast(Any, partial(PolledServer, self))
+
+    def add(self, descriptor: int, socket: PolledServer) -> None:
+        """Read this one when it is ready."""
+        if descriptor not in self._sockets:
+            self._epoll.register(descriptor, select.EPOLLIN)
+        self._sockets[descriptor] = socket
+
+    def remove(self, descriptor: int, socket: PolledServer) -> None:
+        """Leave it alone, whether it was being read or not."""
+        if self._sockets.get(descriptor) is socket:
+            del self._sockets[descriptor]
+            try:
+                self._epoll.unregister(descriptor)
+            except (OSError, ValueError):
+                pass  # a closed socket has left by itself, as all have when the poller is closed
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when any socket is."""
+        return self._epoll.fileno()
+
+    def doRead(self) -> None:
+        """Read every socket that is ready, then answer them.
+
+        One after the other, answers would find each client waiting, and waking a process takes longer than a read. In
+        one go, a machine full of clients is woken once.
+        """
+        sockets = self._sockets
+        served: list[PolledServer] = []
+        for descriptor, _ in self._epoll.poll(0, READY_LIMIT):
+            socket = sockets.get(descriptor)  # gone, if what came before in this round ended it
+            if socket is not None and socket.receive():
+                served.append(socket)
+        for socket in served:
+            socket.protocol.settle()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The reactor stops."""
+
+    def logPrefix(self) -> str:
+        """How the reactor names it."""
+        return "clients"
+
+
+class PolledServer(Server):
+    """The transport of an accepted connection that a poller reads."""
+
+    protocol: ClientConnection
+
+    def __init__(self, poller: SocketPoller, *accepted: Any) -> None:
+        """`accepted` are the arguments that a port gives to Twisted's own transport."""
+        self._poller = poller
+        super().__init__(*accepted)
+
+    def startReading(self) -> None:
+        """Have the poller read it."""
+        self._descriptor = self.fileno()  # which is -1 once it is closed
+        self._poller.add(self._descriptor, self)
+
+    def stopReading(self) -> None:
+        """Leave what the client sends in the network."""
+        self._poller.remove(self._descriptor, self)
+        super().stopReading()  # type: ignore[no-untyped-call]
+
+    def look(self) -> None:
+        """Read what is there already: most clients send their first request while they wait to be accepted."""
+        if self.receive():
+            self.protocol.settle()
+
+    def receive(self) -> bool:
+        """Hand what has come, if anything has, to the connection. An error in there ends this connection only."""
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._poller.remove(self._descriptor, self)
+            super().startReading()  # type: ignore[no-untyped-call]
+            return False
+        try:
+            self.protocol.take(data)
+        except Exception:
+            log.failure("a connection is closed because serving it failed")
+            self.protocol.abort()
+        return True
