@@ -15,6 +15,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 HOUSE = ROOT / "znoded"
 SOURCES = sorted(HOUSE.rglob("*.py"))
+OTHER_SOURCES = sorted(
+    path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py") if path.stat().st_size
+)
 KEPT_FOLDERS = ("znoded", "twisted", "tests", "bench", "conf", "docs", "newsfragments", ".ci")
 TEXT_SUFFIXES = {".py", ".toml", ".cfg", ".md", ".service", ".c", ".h", ".java", ".go", ".js", ".sh", ".txt", ""}
 
@@ -81,7 +84,7 @@ def test_a_pure_room_touches_nothing_outside_its_arguments(path: Path) -> None:
     assert not IMPURE_BUILTINS & names
 
 
-@pytest.mark.parametrize("path", named(SOURCES))
+@pytest.mark.parametrize("path", named([*SOURCES, *OTHER_SOURCES]))
 def test_a_source_file_says_what_it_is_and_stays_short(path: Path) -> None:
     text = path.read_text()
     assert ast.get_docstring(ast.parse(text)), "the file has no docstring"

@@ -1,3 +1,5 @@
+"""A server killed under load, for as many rounds as a run of the tests has time for."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""The checkpoint in LMDB: increments, whole or not at all, and copies of it."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Whose a data directory is, and that one process has it at a time."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""The file operations that durability rests on."""
+
 from __future__ import annotations
 
 import os

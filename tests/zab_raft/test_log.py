@@ -1,3 +1,5 @@
+"""A log that is written and read back, across segments and restarts, and what is damage in it."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""A replica of one voter: what is taken is durable, applied and back after a restart, whatever the disk does."""
+
 from __future__ import annotations
 
 import errno

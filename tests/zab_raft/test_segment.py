@@ -1,3 +1,5 @@
+"""A segment byte by byte: what is a record, what a torn tail, what damage."""
+
 from __future__ import annotations
 
 from pathlib import Path
