@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -10,7 +9,10 @@ import pytest
 
 from tests.crash.kill_under_load import run
 
+#: `make crash KILLS=N` kills as often as is wanted.
+ROUNDS = 20
+
 
 @pytest.mark.crash
 def test_nothing_acknowledged_is_lost_by_kills_under_load(tmp_path: Path) -> None:
-    assert run(tmp_path, rounds=int(os.environ.get("ZNODED_KILLS", "20")), seed=random.randrange(10**6)) > 0
+    assert run(tmp_path, rounds=ROUNDS, seed=random.randrange(10**6)) > 0
