@@ -72,18 +72,16 @@ def test_the_configurations_we_ship_are_usable(path: Path) -> None:
 
 def test_the_documentation_has_every_key_with_its_default() -> None:
     text = (ROOT / "docs/configuration.md").read_text() + (ROOT / "docs/limits.md").read_text()
-    undocumented = [
-        f"{section.name}.{key.name}"
+    documented = dict(re.findall(r"^\| `([a-z_.]+)` \| (.*?) \|", text, re.MULTILINE))
+    keys = {
+        f"{section.name}.{key.name}": key.default
         for section in dataclasses.fields(Config)
         if dataclasses.is_dataclass(section.default_factory)
         for key in dataclasses.fields(section.default_factory)
-        if f"`{section.name}.{key.name}`" not in text
-    ]
-    assert not undocumented
-    limits = (ROOT / "docs/limits.md").read_text()
-    for limit in dataclasses.fields(Limits):
-        row = next(line for line in limits.splitlines() if line.startswith(f"| `limits.{limit.name}` |"))
-        assert row.split("|")[2].strip().replace(",", "") == str(limit.default)
+    }
+    assert not keys.keys() - documented.keys()
+    plain = {key: str(default).lower() for key, default in keys.items() if isinstance(default, int)}
+    assert plain == {key: documented[key] for key in plain}
 
 
 def test_session_timeouts_lie_between_two_and_twenty_ticks() -> None:
@@ -337,6 +335,26 @@ class TestZooCfg:
         (zoo_cfg.parent / "myid").write_text("2\n")
         with pytest.raises(ConfigError, match=r"server\.N: lists members 1, 2"):
             load_zoo_cfg(self.add(zoo_cfg, f"dynamicConfigFile={dynamic}\n"))
+
+    def test_a_server_alone_needs_no_myid(self, zoo_cfg: Path) -> None:
+        config, _ = load_zoo_cfg(self.add(zoo_cfg, "server.7=host:2888:3888\n"))
+        assert config.member == 7
+
+    def test_a_myid_that_is_missing_hides_no_other_problem(self, zoo_cfg: Path) -> None:
+        ensemble = "".join(f"server.{n}=host{n}:2888:3888;2181\n" for n in (1, 2))
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(self.add(zoo_cfg, f"tickTime=often\nskipACL=yes\n{ensemble}"))
+        assert [problem.key for problem in caught.value.problems] == ["myid", "skipACL", "tickTime"]
+        assert str(zoo_cfg.parent / "myid") in str(caught.value)
+
+    def test_what_two_keys_make_of_one_wrong_value_is_said_once(self, zoo_cfg: Path) -> None:
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(self.add(zoo_cfg, "secureClientPort=2281\nssl.keyStore.location=none\nssl.clientAuth=none\n"))
+        assert [problem.key for problem in caught.value.problems] == ["ssl.keyStore.location"]
+
+    def test_a_zoo_cfg_that_is_read_as_toml_says_how_it_is_read(self, zoo_cfg: Path) -> None:
+        with pytest.raises(ConfigError, match="a zoo.cfg is read with --zoo-cfg"):
+            load_toml(str(zoo_cfg))
 
     def test_an_ensemble_of_one_is_the_member_that_myid_names(self, zoo_cfg: Path) -> None:
         (zoo_cfg.parent / "myid").write_text("7\n")

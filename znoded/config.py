@@ -217,7 +217,8 @@ def load_toml(path: str, overrides: Mapping[str, object] | None = None) -> Confi
     except OSError as error:
         raise ConfigError(path, [Problem("the file", f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(path, [Problem("the file", f"is not TOML: {error}")]) from error
+        advice = "; a zoo.cfg is read with --zoo-cfg" if path.endswith(".cfg") else ""
+        raise ConfigError(path, [Problem("the file", f"is not TOML: {error}{advice}")]) from error
     return parse(table, overrides, source=path)
 
 
@@ -252,7 +253,8 @@ def parse(
     if config:
         problems.extend(_contradictions(config))
     if config is None or problems:
-        raise ConfigError(source, [dataclasses.replace(p, key=_as_written(p.key, origins or {})) for p in problems])
+        written = (dataclasses.replace(problem, key=_as_written(problem.key, origins or {})) for problem in problems)
+        raise ConfigError(source, list(dict.fromkeys(written)))  # two of our keys may be one of zoo.cfg's
     return config
 
 

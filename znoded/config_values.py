@@ -153,13 +153,12 @@ def _endpoint(value: object) -> str:
     kind, _, rest = text.partition(":")
     port = rest.partition(":")[0]
     try:
-        if kind in ("tcp", "tcp6", "ssl") and not re.fullmatch(r"\d{1,5}", port, re.ASCII):
-            raise ValueError("a port from 0 to 65535")
-        if port.isdecimal() and int(port) > 65535:
+        if kind in ("tcp", "tcp6", "ssl") and not (re.fullmatch("[0-9]{1,5}", port) and int(port) <= 65535):
             raise ValueError("a port from 0 to 65535")
         serverFromString(None, text)  # the reactor is needed to listen only
     except Exception as error:
-        raise ValueError(f"{ENDPOINT} ({error})") from error
+        why = re.sub(r"^_\w+\(\) (got an )?", "", str(error))  # a wrong option names the function that has none such
+        raise ValueError(f"{ENDPOINT} ({why})") from error
     return text
 
 
