@@ -10,7 +10,7 @@ from tests.jute.factory import acl, frame, i4, i8, multi, request, string, strin
 from tests.server.harness import Client, House, create, exists, get_data, ping, set_data
 from znoded.jute.ops import Op
 from znoded.server import delivery
-from znoded.server.complaints import LINES, LINES_PER_ADDRESS, PERIOD_MS, Complaints
+from znoded.server.complaints import LINES_IN_ALL, LINES_PER_ADDRESS, PERIOD_MS, Complaints
 from znoded.server.figures import Figures
 from znoded.tree.acl import allowed
 
@@ -171,6 +171,7 @@ def test_a_closed_connection_still_gets_what_it_is_owed() -> None:
     client.send(set_data(3, b"/n"), request(4, 999))
     client.transport.block()
     house.replica.commit()
+    client.transport.unblock()
     assert client.replies() == [(3, 0), (4, -6)]
     assert client.is_closed
 
@@ -388,7 +389,7 @@ def test_many_addresses_cannot_flood_the_log() -> None:
     lines = Lines()
     for number in range(10_000):
         lines.add(f"2001:db8::{number:x}")
-    assert len(lines.lines) == LINES
+    assert len(lines.lines) == LINES_IN_ALL
 
 
 def test_what_was_left_out_is_told_when_the_minute_is_over() -> None:

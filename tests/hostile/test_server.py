@@ -17,7 +17,7 @@ from tests.hostile.wire import Wire, anonymous_bytes, assert_log_is_clean, log_l
 from tests.interop.certificates import make_certificates
 from tests.jute.factory import acl, frame, i4, i8, multi, request, string, vector
 from tests.server.harness import create, exists, get_children, get_data, set_data
-from tests.server_process import ServerProcess
+from tests.server_process import ServerProcess, free_port
 from znoded.jute.ops import Op
 
 pytestmark = pytest.mark.slow
@@ -240,9 +240,7 @@ def test_tls_handshakes_that_do_not_end(znoded_server: StartServer, tmp_path: Pa
     directory = tmp_path / "certificates"
     directory.mkdir()
     made = make_certificates(directory)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = znoded_server(f"""
 [limits]
 handshake_timeout_ms = 1000

@@ -19,7 +19,7 @@ from znoded.jute.primitives import (
     encode_ustring,
     encode_vector,
 )
-from znoded.jute.stat import Stat
+from znoded.jute.stat import STAT, Stat
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ TrailingBoolean = Annotated[bool | None, Codec(_read_trailing_boolean, _encode_t
 Buffer = Annotated[bytes | None, Codec(Reader.buffer, encode_buffer, 4)]
 UString = Annotated[bytes | None, Codec(Reader.ustring, encode_ustring, 4)]
 Strings = Annotated[tuple[bytes, ...] | None, Codec(_read_strings, encode_strings, 4)]
-StatField = Annotated[Stat, Codec(Stat.decode, Stat.encode, 68)]
+StatField = Annotated[Stat, Codec(Stat.decode, Stat.encode, STAT.size)]
 
 
 class Record:

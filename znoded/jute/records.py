@@ -445,28 +445,28 @@ def _encode_results(items: MultiItems) -> bytes:
 class MultiRequest(Record):
     """multi: writes and checks that succeed or fail as one; any other op, or bad flags of a create: JuteError."""
 
-    ops: Annotated[MultiItems, Codec(_read_writes, _encode_requests, 9)]
+    ops: Annotated[MultiItems, Codec(_read_writes, _encode_requests, MULTI_HEADER.size)]
 
 
 @record
 class MultiReply(Record):
     """multi: the result of each op; creates with a Stat as CREATE2, and every one as ERROR when the multi failed."""
 
-    results: Annotated[MultiItems, Codec(_reader_of_items(_WRITE_RESULTS), _encode_results, 9)]
+    results: Annotated[MultiItems, Codec(_reader_of_items(_WRITE_RESULTS), _encode_results, MULTI_HEADER.size)]
 
 
 @record
 class MultiReadRequest(Record):
     """multiRead: getData and getChildren only, anything else is a JuteError. Their watch flags mean nothing."""
 
-    ops: Annotated[MultiItems, Codec(_reader_of_items(_READS), _encode_requests, 9)]
+    ops: Annotated[MultiItems, Codec(_reader_of_items(_READS), _encode_requests, MULTI_HEADER.size)]
 
 
 @record
 class MultiReadReply(Record):
     """multiRead: the result of each op, ERROR for those that failed."""
 
-    results: Annotated[MultiItems, Codec(_reader_of_items(_READ_RESULTS), _encode_results, 9)]
+    results: Annotated[MultiItems, Codec(_reader_of_items(_READ_RESULTS), _encode_results, MULTI_HEADER.size)]
 
 
 # ------------------------------------------------------------------------------------------------- which is whose

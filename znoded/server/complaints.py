@@ -7,8 +7,9 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 PERIOD_MS = 60_000
+#: Of a period each.
 LINES_PER_ADDRESS = 5
-LINES = 50
+LINES_IN_ALL = 50
 
 log = Logger()
 
@@ -26,7 +27,7 @@ class Complaints:
         """Something to say about the client at an address."""
         self.end_period()
         lines = self._lines_about.get(host, 0)
-        if lines >= LINES_PER_ADDRESS or sum(self._lines_about.values()) >= LINES:
+        if lines >= LINES_PER_ADDRESS or sum(self._lines_about.values()) >= LINES_IN_ALL:
             self._left_out += 1
             return
         self._lines_about[host] = lines + 1

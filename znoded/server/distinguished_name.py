@@ -28,6 +28,8 @@ KEYWORDS = {
 STRING_TAGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 ESCAPED = ',=+<>#;"\\'
 EXPLICIT_VERSION = 0xA0
+#: The first two numbers of an object identifier share one: the top, 0 to 2, stands in it this many times (X.690, 8.19).
+ARCS_PER_TOP = 40
 
 
 class Element(NamedTuple):
@@ -83,8 +85,8 @@ def _dotted(oid: bytes) -> str:
         if not byte & 0x80:
             numbers.append(0)
     first, *others = numbers[:-1]
-    top = min(first // 40, 2)
-    return ".".join(map(str, (top, first - 40 * top, *others)))
+    top = min(first // ARCS_PER_TOP, 2)
+    return ".".join(map(str, (top, first - ARCS_PER_TOP * top, *others)))
 
 
 def _escaped(value: str) -> str:

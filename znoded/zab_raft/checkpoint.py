@@ -15,7 +15,7 @@ from typing import Any
 import lmdb
 
 from znoded.zab_raft.errors import CheckpointFailed
-from znoded.zab_raft.files import Files
+from znoded.zab_raft.files import FILE_MODE, Files
 from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, give_way, portions, write_increment
 
 ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
@@ -174,7 +174,7 @@ class Checkpoint:
                 max_dbs=_TABLES_LIMIT,
                 max_readers=_READERS_LIMIT,
                 meminit=False,
-                mode=0o640,
+                mode=FILE_MODE,
             )
 
     def _close(self) -> None:

@@ -17,9 +17,11 @@ from dataclasses import dataclass, replace
 from crc32c import crc32c
 
 from znoded.zab_raft.errors import DirectoryError
-from znoded.zab_raft.files import Files
+from znoded.zab_raft.files import FILE_MODE, Files
 
 FORMAT = 1
+CELL_ID_BYTES = 16
+PID_DIGITS_MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Meta:
         text, mark, checksum = content.rpartition(b"crc32c ")
         if not mark or checksum != b"%08x\n" % crc32c(text):
             raise DirectoryError(f"{path} is damaged: its checksum does not match; restore it from a backup")
-        value = dict(line.decode().split(" ", 1) for line in lines[2:6])
+        _, _, *fields = text.decode().splitlines()
+        value = dict(field.split(" ", 1) for field in fields)
         return cls(value["cell"], int(value["member"]), int(value["zxid_base"]), value["initialised"] == "1")
 
 
@@ -104,11 +107,11 @@ class DataDirectory:
 
     def _take_lock(self) -> int:
         path = os.path.join(self.path, "lock")
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+            holder = os.read(lock, PID_DIGITS_MOST).decode(errors="replace").strip() or "unknown"
             os.close(lock)
             raise DirectoryError(
                 f"{path} is held by another process (pid {holder}); stop it or name another data directory"
@@ -143,7 +146,7 @@ class DataDirectory:
                 )
         # The names just made have to outlive a power cut before anything inside them counts.
         self.files.sync_directory(os.path.dirname(self.path))
-        return self._write_meta(Meta(cell or os.urandom(16).hex(), member, zxid_base=0, initialised=False))
+        return self._write_meta(Meta(cell or os.urandom(CELL_ID_BYTES).hex(), member, zxid_base=0, initialised=False))
 
     def _write_meta(self, meta: Meta) -> Meta:
         self.files.replace(self.meta_path, meta.encode())

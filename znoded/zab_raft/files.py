@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+#: The owner alone changes anything; its group, such as that of backups, may read.
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+
 
 class Files:
     """Plain POSIX. Every method raises `OSError` when the operation failed; none of them retries."""
 
     def create(self, path: str) -> int:
         """Make an empty file, in the place of whatever had that name, and return its descriptor, open for writing."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
 
     def open(self, path: str) -> int:
         """The descriptor of a file that is there, open for writing."""
@@ -50,7 +54,7 @@ class Files:
 
     def make_directory(self, path: str) -> None:
         """Make the directory unless it is there."""
-        os.makedirs(path, mode=0o750, exist_ok=True)
+        os.makedirs(path, mode=DIRECTORY_MODE, exist_ok=True)
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in the directory (files made, renamed, removed) are on the device."""
