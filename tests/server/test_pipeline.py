@@ -243,3 +243,40 @@ def test_a_session_may_watch_only_so_much() -> None:
     client = house.client()
     client.send(*[exists(xid, b"/n%d" % xid, watch=True) for xid in range(1, 4)], exists(4, b"/n4"))
     assert client.replies() == [(1, -101), (2, -101), (3, -125), (4, -101)]
+
+
+def big_node(house: House, client: Client) -> None:
+    client.send(create(2, b"/big", b"x" * 1_000_000))
+    house.replica.commit()
+    client.replies()
+
+
+def test_large_reads_behind_a_write_wait_for_a_client_that_is_slow(house: House, client: Client) -> None:
+    big_node(house, client)
+    client.send(set_data(3, b"/a"), *[get_data(xid, b"/big") for xid in range(4, 24)])
+    client.transport.block()
+    house.replica.commit()
+    assert client.connection.out_bytes < house.member.limits.queued_bytes_per_connection
+    assert not client.is_closed
+    client.transport.unblock()
+    assert client.replies() == [(xid, 0) for xid in range(3, 24)]
+
+
+def test_a_read_that_waits_for_a_slow_client_does_not_see_the_clients_next_write(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a", b"one"), get_data(3, b"/a"), set_data(4, b"/a", b"two"), get_data(5, b"/a"))
+    client.transport.block()
+    house.replica.commit(1)
+    house.replica.commit(1)
+    client.transport.unblock()
+    frames = client.frames()
+    assert [frame[:4] for frame in frames] == [i4(2), i4(3), i4(4), i4(5)]
+    assert [frame[16:23] for frame in frames[1::2]] == [string(b"one"), string(b"two")]
+
+
+def test_a_slow_client_that_goes_away_leaves_nothing_behind(house: House, client: Client) -> None:
+    client.send(set_data(2, b"/a"), get_data(3, b"/a"))
+    client.transport.block()
+    house.replica.commit()
+    assert house.member.delivery.lagging
+    client.drop()
+    assert not house.member.delivery.lagging

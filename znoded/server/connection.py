@@ -100,7 +100,8 @@ class ClientConnection(Protocol):
     def connectionMade(self) -> None:
         transport: Any = self.transport
         peer = transport.getPeer()
-        self.host: str = getattr(peer, "host", "127.0.0.1")
+        # A client that comes by IPv4 to a socket for both is shown as such, as ZooKeeper shows it: ACLs name it so.
+        self.host: str = getattr(peer, "host", "127.0.0.1").removeprefix("::ffff:")
         self.port: int = getattr(peer, "port", 0)
         self._sender: Sender = sender_for(transport, self._resume)
         self.accepted_ms = self.member.monotonic_ms()
@@ -213,7 +214,7 @@ class ClientConnection(Protocol):
 
     def go_on(self) -> None:
         """Read on, if the reason for the pause is gone: first what was received before it."""
-        if self.is_reading or self.has_ended or self.is_stalled():
+        if self.is_reading or self.has_ended or self.is_stalled() or not self.member.serving:
             return
         self.is_reading = True
         if self._partial:
@@ -228,6 +229,9 @@ class ClientConnection(Protocol):
         if self.state is ENDED:
             return
         if self.out:
+            self.flush()
+        if self.pending:
+            self.member.pipeline.answer_waiting(self)
             self.flush()
         self.go_on()
 

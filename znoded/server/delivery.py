@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from twisted.logger import Logger
+
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
 from znoded.server.connection import OPEN, ClientConnection
@@ -18,6 +20,8 @@ from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
+
+log = Logger()
 
 SESSION_MOVED = int(ErrorCode.SESSION_MOVED)
 #: Where the op of a command begins: its first byte is 0xFF for the internal ones, which are negative.
@@ -30,6 +34,8 @@ class Delivery:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._to_flush: list[ClientConnection] = []
+        #: By session, the connections whose clients were too slow to be told all that their last write let be answered.
+        self.lagging: dict[int, ClientConnection] = {}
 
     def apply_batch(self, first_zxid: int, commands: list[bytes]) -> None:
         """Apply commands that follow each other in the log, and send what comes of them."""
@@ -41,6 +47,8 @@ class Delivery:
         find = member.sessions.get
         write_applied = member.pipeline.write_applied
         for zxid, command in enumerate(commands, first_zxid):
+            if self.lagging:
+                self._catch_up(command)
             session_id, attach, sequence, error, body = apply(zxid, command)
             if watches:
                 self._notify(zxid)
@@ -57,11 +65,25 @@ class Delivery:
             if error == SESSION_MOVED:
                 connection.abort()
                 continue
-            write_applied(connection, zxid, error, body)
+            try:
+                write_applied(connection, zxid, error, body)
+            except Exception:
+                self._failed(connection)
             if not connection.touched:
                 self.flush_later(connection)
         member.batch_applied(commands)
         self.flush()
+
+    def _catch_up(self, command: bytes) -> None:
+        """Answer the reads that its session sent before this command: they must not see what it does."""
+        connection = self.lagging.get(HEAD.unpack_from(command)[1]) if len(command) >= HEAD.size else None
+        if connection is not None:
+            self._member.pipeline.answer_waiting(connection, despite_block=True)
+
+    def _failed(self, connection: ClientConnection) -> None:
+        """An error while one client was answered, which is ours, ends its connection and touches nobody else."""
+        log.failure("a connection is closed because answering it failed")
+        connection.abort()
 
     def flush_later(self, connection: ClientConnection) -> None:
         """Have the connection flushed, and read from again if it waited for this, at the end of the batch."""
@@ -79,9 +101,12 @@ class Delivery:
                 count_writes(connection)
             if not connection.pending:
                 connection.waiting_bytes = 0
-            connection.flush()
-            if not connection.is_reading:
-                connection.go_on()
+            try:
+                connection.flush()
+                if not connection.is_reading:
+                    connection.go_on()
+            except Exception:
+                self._failed(connection)
 
     def _notify(self, zxid: int) -> None:
         """Queue the notifications of one change: one per watcher and event, if the watcher may read the node."""
@@ -112,7 +137,7 @@ class Delivery:
             # The decision to expire it was overtaken: somebody had come back for it.
             live = self._member.sessions.get(session_id)
             if live is not None:
-                live.closing = False
+                self._member.sessions.reopen([live])
         elif op == Op.CLOSE_SESSION:
             self._session_ended(session_id, attach, sequence, error)
 

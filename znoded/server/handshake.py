@@ -138,7 +138,8 @@ class Handshake:
             connection.abort()  # closed or taken over meanwhile; the client comes back and is told
             return
         self._let_in(connection, session_id, timeout_ms)
-        member.delivery.flush_later(connection)
+        if not connection.is_reading:
+            member.delivery.flush_later(connection)  # it had to wait for a batch; otherwise it is just being read
 
     def _let_in(self, connection: ClientConnection, session_id: int, timeout_ms: int) -> None:
         member = self._member

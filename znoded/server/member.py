@@ -30,6 +30,7 @@ from znoded.server.turns import Turns
 from znoded.server.words import Words
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_term
+from znoded.tree.sessions import SESSION_NUMBER_BITS, as_long
 from znoded.tree.tree import Tree
 from znoded.watches.table import Watches
 from znoded.zab_raft.replica import Replica, StorageOptions
@@ -92,7 +93,7 @@ class Member:
         self._applied = 0
         self._outstanding_bytes = 0
         self._behind: deque[tuple[int, Callable[[], None]]] = deque()
-        self._last_session_id = 0
+        self._last_session_number = 0
 
     # ---- life
 
@@ -105,9 +106,12 @@ class Member:
         yield self._drained()
         now_ms = self.monotonic_ms()
         for session in self.tree.sessions.values():
-            # Nobody was heard while the member was down: every session gets its full timeout.
-            if self.sessions.get(session.id) is None:
-                self.sessions.add(session.id, session.timeout_ms, now_ms, session.attach)
+            # Nobody was heard while the member was down: every session gets its full timeout. Those that began in the
+            # log's tail are watched over already, but may have been taken over behind that.
+            live = self.sessions.get(session.id)
+            if live is None:
+                live = self.sessions.add(session.id, session.timeout_ms, now_ms, session.attach)
+            live.attach = session.attach
         self.sessions.grant_all(now_ms)
         self._housekeeping.start()
         self._leave_room_for_files()
@@ -178,12 +182,14 @@ class Member:
         return self.replica.new_attach()
 
     def next_session_id(self) -> int:
-        """A session id never used before: the member's number, 40 bits of the clock, 16 to count (protocol 1.6)."""
-        by_clock = self.config.member << 56 | (time.time_ns() // 1_000_000 & (1 << 40) - 1) << 16
-        self._last_session_id = max(self._last_session_id + 1, by_clock)
-        while _signed(self._last_session_id) in self.tree.sessions:
-            self._last_session_id += 1
-        return _signed(self._last_session_id)
+        """A session id never used before: the member's number, 40 bits of the clock, 16 to count (protocol 1.6).
+
+        The clock alone would not do: set back over a restart, it would give the id of a session that ended, and its
+        password with it, to another client.
+        """
+        by_clock = (time.time_ns() // 1_000_000 & (1 << 40) - 1) << 16
+        self._last_session_number = max(self._last_session_number, self.tree.last_session_number, by_clock - 1) + 1
+        return as_long(self.config.member << SESSION_NUMBER_BITS | self._last_session_number)
 
     # ---- the way of a write
 
@@ -211,7 +217,10 @@ class Member:
         self._applied += len(commands)
         self._outstanding_bytes -= sum(map(len, commands))
         while self._behind and self._behind[0][0] <= self._applied:
-            self._behind.popleft()[1]()
+            try:
+                self._behind.popleft()[1]()
+            except Exception:
+                log.failure("what waited for a batch failed")
 
     def when_applied(self, then: Callable[[], None]) -> None:
         """Call `then` once everything proposed so far has been applied: at once, if it has."""
@@ -280,6 +289,8 @@ class Member:
         """A client's connection is gone. Its session goes on until its timeout."""
         self.admission.leave(connection)
         self.watches.drop(connection)
+        if self.delivery.lagging.get(connection.session_id) is connection:
+            del self.delivery.lagging[connection.session_id]
         live = connection.live
         if live is not None and live.connection is connection:
             live.connection = None
@@ -289,8 +300,3 @@ class Member:
         if connection.state is not State.ENDED:
             self.complaints.add(connection.host, connection.port, why)
             connection.abort()
-
-
-def _signed(number: int) -> int:
-    """The 64 bits of `number` as the wire's signed long."""
-    return number - (1 << 64) if number >> 63 else number

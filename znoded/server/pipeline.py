@@ -273,17 +273,24 @@ class Pipeline:
         else:
             answer(connection, xid, record)
 
-    def answer_waiting(self, connection: ClientConnection) -> None:
-        """Answer what stands at the head of the queue, up to the next write that is not applied yet."""
+    def answer_waiting(self, connection: ClientConnection, despite_block: bool = False) -> None:
+        """Answer what stands at the head of the queue, up to the next write that is not applied yet.
+
+        What a slow client cannot take yet is left until it can, or until its next write is applied (`despite_block`).
+        """
         pending = connection.pending
         while pending and connection.state is OPEN:
             xid, answer, record = pending[0]
             if answer is None:
+                break
+            if connection.is_blocked and not despite_block:
+                self._member.delivery.lagging[connection.session_id] = connection
                 return
             pending.popleft()
             answer(connection, xid, record)
             if connection.out_bytes > OUTPUT_SLICE_BYTES:
                 connection.flush()
+        self._member.delivery.lagging.pop(connection.session_id, None)
 
     def write_applied(self, connection: ClientConnection, zxid: int, error: int, body: bytes) -> None:
         """The oldest write of this connection was applied: answer it, and what waited for it."""

@@ -82,7 +82,7 @@ class SocketPoller:
             if socket is not None and socket.receive():
                 served.append(socket)
         for socket in served:
-            socket.protocol.settle()
+            socket.settle()
 
     def connectionLost(self, reason: Failure) -> None:
         """The reactor stops."""
@@ -115,7 +115,7 @@ class PolledServer(Server):
     def look(self) -> None:
         """Read what is there already: most clients send their first request while they wait to be accepted."""
         if self.receive():
-            self.protocol.settle()
+            self.settle()
 
     def receive(self) -> bool:
         """Hand what has come, if anything has, to the connection. An error in there ends this connection only."""
@@ -135,3 +135,11 @@ class PolledServer(Server):
             log.failure("a connection is closed because serving it failed")
             self.protocol.abort()
         return True
+
+    def settle(self) -> None:
+        """Send the answers to what was received."""
+        try:
+            self.protocol.settle()
+        except Exception:
+            log.failure("a connection is closed because answering it failed")
+            self.protocol.abort()

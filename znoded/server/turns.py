@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from twisted.logger import Logger
+
 if TYPE_CHECKING:
     from znoded.server.connection import ClientConnection
+
+log = Logger()
 
 #: What the requests of one connection may take before it goes to the end of the line.
 TURN_S = 0.005
@@ -29,7 +33,11 @@ class Turns:
     def _next(self) -> None:
         connection = self._line[0]
         connection.in_line = False
-        connection.go_on()  # may put it at the end of the line, where it must not be the first
+        try:
+            connection.go_on()  # may put it at the end of the line, where it must not be the first
+        except Exception:
+            log.failure("a connection is closed because serving it failed")
+            connection.abort()
         self._line.popleft()
         if self._line:
             self._reactor.callLater(0, self._next)

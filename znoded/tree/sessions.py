@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 PASSWORD_BYTES = 16
+#: The low bits of a session id, which count; the byte above them is the member's number.
+SESSION_NUMBER_BITS = 56
 
 
 class Session:
@@ -45,6 +47,16 @@ class Session:
             self.ephemerals.discard(path)
 
 
+def as_long(number: int) -> int:
+    """The 64 bits of `number` as the wire's signed long."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def session_number(session_id: int) -> int:
+    """The part of a session's id that only grows; the other is the number of the member that made it."""
+    return session_id & (1 << SESSION_NUMBER_BITS) - 1
+
+
 def session_password(cell_secret: bytes, session_id: int) -> bytes:
     """The password of a session of this cell: an HMAC of its id under the cell's secret."""
     return hmac.digest(cell_secret, LONG.pack(session_id), "sha256")[:PASSWORD_BYTES]
@@ -60,6 +72,7 @@ def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
     if password is None:
         password = session_password(tree.cell_secret, session_id)
     tree.sessions[session_id] = Session(session_id, timeout_ms, password, attach)
+    tree.last_session_number = max(tree.last_session_number, session_number(session_id))
     tree.dirty.sessions.add(session_id)
 
 

@@ -71,6 +71,8 @@ class Tree:
         self.zxid = 0
         self.term = 0
         self.cell_secret = b""
+        #: The highest number in the id of any session there ever was.
+        self.last_session_number = 0
         self.dirty = tables.Dirty()
         #: The bytes of the commands applied since the last checkpoint, which is about what it will write.
         self.dirty_bytes = 0

@@ -231,7 +231,11 @@ class Replica:
         self._log_thread.append(batch)
 
     def _synced(self, batch: Batch) -> None:
-        self._machine.apply_batch(batch.first_index, batch.commands)
+        try:
+            self._machine.apply_batch(batch.first_index, batch.commands)
+        except Exception as error:
+            self._log_failed(error)  # its state is not what the log says any more
+            return
         self.applied_index = batch.last_index
         self._applied_term = batch.hard_state.term
         # Not at once, but when the reactor has looked for new requests: those of clients that were just answered are

@@ -1,0 +1,85 @@
+"""Sessions over a restart: what the log held counts, not what this process saw."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+
+from tests.server import harness
+from tests.server.harness import Client, HandReplica, House, close, create
+
+
+class RecordedReplica(HandReplica):
+    """A log that the next member starts from."""
+
+    log: list[bytes] = []
+    starts = 0
+
+    def start(self) -> None:
+        RecordedReplica.starts += 1
+        self.term = RecordedReplica.starts
+        self._index = len(self.log)
+        self.machine.apply_batch(1, list(self.log))
+
+    def commit(self, count: int | None = None) -> None:
+        self.log += self.collected[:count]
+        super().commit(count)
+
+
+@pytest.fixture(autouse=True)
+def recorded_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordedReplica, "log", [])
+    monkeypatch.setattr(RecordedReplica, "starts", 0)
+    monkeypatch.setattr(harness, "HandReplica", RecordedReplica)
+
+
+def pass_time(house: House, time_ms: int) -> None:
+    """Let the member's clock go on, and its timer of silent sessions fire."""
+    now_ms = house.member.monotonic_ms() + time_ms
+    house.member.monotonic_ms = lambda: now_ms  # type: ignore[method-assign]
+    house.member._housekeeping._last_tick_ms = now_ms
+    house.member._housekeeping._end_silent_sessions()
+    house.replica.commit()
+
+
+def taken_over(house: House, owner: Client) -> Client:
+    """The same session on another connection."""
+    client = house.connect()
+    client.shake(owner.session_id, owner.password)
+    house.replica.commit()
+    client.established()
+    return client
+
+
+def test_a_session_that_was_taken_over_before_a_restart_still_ends() -> None:
+    before = House()
+    client = taken_over(before, before.client())
+    client.send(create(1, b"/lock", flags=1))
+    before.replica.commit()
+    after = House()
+    assert b"/lock" in after.member.tree.nodes
+    pass_time(after, 60_000)
+    assert b"/lock" not in after.member.tree.nodes
+    assert not after.member.tree.sessions
+
+
+def test_an_end_that_apply_refuses_comes_due_again() -> None:
+    house = House()
+    client = house.client()
+    house.member.tree.term += 1  # the end is decided under another term
+    pass_time(house, 60_000)
+    assert client.session_id in house.member.tree.sessions or not house.member.tree.sessions
+    house.member.tree.term -= 1
+    pass_time(house, 60_000)
+    assert not house.member.tree.sessions
+
+
+def test_a_session_id_is_not_given_out_again_when_the_clock_was_set_back() -> None:
+    with mock.patch("time.time_ns", return_value=1_790_000_000_000_000_000):
+        before = House()
+        first = before.client()
+        first.send(close(1))
+        before.replica.commit()
+        after = House()
+        assert after.client().session_id != first.session_id
