@@ -14,6 +14,7 @@ from typing import Any, cast
 from twisted.internet.interfaces import IListeningPort, IReadDescriptor
 from twisted.internet.tcp import Port, Server
 from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -46,8 +47,11 @@ class SocketPoller:
         self._sockets.clear()
 
     def serve(self, port: IListeningPort) -> None:
-        """Read what this port will accept, if it is one for TCP. Its protocols have to be ClientConnections."""
-        if isinstance(port, Port):
+        """Read what this port will accept, if that is plain TCP. Its protocols have to be ClientConnections.
+
+        The ports of `unix:` endpoints are a kind of TCP port to Twisted; the factory of `ssl:` ones adds TLS.
+        """
+        if type(port) is Port and not isinstance(port.factory, TLSMemoryBIOFactory):
             port.transport = cast(Any, partial(PolledServer, self))
 
     def add(self, descriptor: int, socket: PolledServer) -> None:
