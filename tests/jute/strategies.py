@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from znoded.jute import fields, records
+from znoded.jute import fields, multi, records
 from znoded.jute.fields import Record
 from znoded.jute.ops import Op
 from znoded.jute.records import Acl, ClientInfo, ErrorReply
@@ -15,7 +15,7 @@ from znoded.jute.stat import Stat
 
 ALL_RECORDS: list[type[Record]] = [
     value
-    for value in vars(records).values()
+    for value in (vars(records) | vars(multi)).values()
     if isinstance(value, type) and issubclass(value, Record) and value is not Record
 ]
 

@@ -11,6 +11,7 @@ from tests.jute.factory import acl, i4, i8, multi, stat, string, strings, vector
 from tests.jute.test_records_on_the_wire import CASES
 from znoded.jute.fields import Record
 from znoded.jute.frames import FrameSplitter, FrameTooLong
+from znoded.jute.multi import MultiReadReply, MultiReadRequest, MultiReply, MultiRequest
 from znoded.jute.primitives import JuteError, Reader
 from znoded.jute.records import (
     ConnectRequest,
@@ -18,10 +19,6 @@ from znoded.jute.records import (
     CreateRequest,
     GetAclReply,
     GetDataReply,
-    MultiReadReply,
-    MultiReadRequest,
-    MultiReply,
-    MultiRequest,
     PathRequest,
     SetAclRequest,
     SetWatches2Request,

@@ -8,12 +8,12 @@ import pytest
 
 from tests.jute.factory import acl, i4, i8, multi, stat, string, strings, vector
 from tests.jute.strategies import ALL_RECORDS
+from znoded.jute.by_op import REPLIES, REQUESTS
 from znoded.jute.fields import Record
+from znoded.jute.multi import MultiReadReply, MultiReadRequest, MultiReply, MultiRequest
 from znoded.jute.ops import Op
 from znoded.jute.primitives import Reader
 from znoded.jute.records import (
-    REPLIES,
-    REQUESTS,
     Acl,
     AddWatchRequest,
     AuthRequest,
@@ -35,10 +35,6 @@ from znoded.jute.records import (
     GetChildrenReply,
     GetDataReply,
     GetEphemeralsReply,
-    MultiReadReply,
-    MultiReadRequest,
-    MultiReply,
-    MultiRequest,
     PathRequest,
     PathWatchRequest,
     ReconfigRequest,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from znoded.jute.errors import ErrorCode
 from znoded.jute.fields import Record
 from znoded.jute.frames import FrameSplitter, frame
+from znoded.jute.multi import MultiReply, MultiRequest
 from znoded.jute.ops import PING_XID, EventType, KeeperState, Op
 from znoded.jute.primitives import Reader
 from znoded.jute.records import (
@@ -12,8 +13,6 @@ from znoded.jute.records import (
     ConnectRequest,
     ConnectResponse,
     ErrorReply,
-    MultiReply,
-    MultiRequest,
     ReplyHeader,
     RequestHeader,
     StatReply,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.fields import Record
+from znoded.jute.multi import MultiReply, MultiRequest
 from znoded.jute.ops import CreateFlags, Op, Perm
 from znoded.jute.primitives import Reader
 from znoded.jute.records import (
@@ -12,8 +13,6 @@ from znoded.jute.records import (
     CreateRequest,
     CreateTtlRequest,
     DeleteRequest,
-    MultiReply,
-    MultiRequest,
     SetAclRequest,
     SetDataRequest,
 )
@@ -21,8 +20,9 @@ from znoded.jute.stat import Stat
 from znoded.tree import reads
 from znoded.tree.acl import OPEN_ACL, Identity
 from znoded.tree.commands import encode_command
+from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import encode_identities, expire_session, new_session, new_term, sweep_node
-from znoded.tree.tree import Event, Tree, TreeOptions
+from znoded.tree.tree import Event, Tree
 
 OPEN = OPEN_ACL
 EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL = (

@@ -1,15 +1,13 @@
 """Every request, reply and notification record of the client protocol (protocol facts 1, 2, 8 and 12).
 
-Strings are their UTF-8 bytes; None is null. Which request and which reply belong to an op is in REQUESTS and REPLIES.
+Strings are their UTF-8 bytes; None is null. Those of multi and multiRead are in `multi`; which request and which reply
+belong to an op is in `by_op`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple
 
-from znoded.jute.errors import ErrorCode
 from znoded.jute.fields import (
     Boolean,
     Buffer,
@@ -24,8 +22,7 @@ from znoded.jute.fields import (
     record,
     vector_of,
 )
-from znoded.jute.ops import CreateFlags, Op
-from znoded.jute.primitives import JuteError, Reader, encode_int, encode_ustring
+from znoded.jute.primitives import Reader, encode_int, encode_ustring
 
 # ------------------------------------------------------------------------------------------------ handshake and headers
 
@@ -358,177 +355,3 @@ class WhoAmIReply(Record):
     """whoAmI."""
 
     client_infos: ClientInfos
-
-
-# ---------------------------------------------------------------------------------------------- multi and multiRead
-
-MultiItems: TypeAlias = tuple[tuple[Op, Record], ...]
-
-#: What stands before each op and each result: type, done, err.
-MULTI_HEADER = struct.Struct(">i?i")
-#: What stands behind the last.
-MULTI_END = MULTI_HEADER.pack(Op.ERROR, True, -1)
-_FLAGS_WITHOUT_TTL = range(CreateFlags.PERSISTENT, CreateFlags.PERSISTENT_WITH_TTL)
-
-_WRITES: Mapping[int, type[Record]] = {
-    Op.CREATE: CreateRequest,
-    Op.DELETE: DeleteRequest,
-    Op.SET_DATA: SetDataRequest,
-    Op.CHECK: CheckRequest,
-    Op.CREATE2: CreateRequest,
-    Op.CREATE_CONTAINER: CreateRequest,
-    Op.CREATE_TTL: CreateTtlRequest,
-}
-_WRITE_RESULTS: Mapping[int, type[Record]] = {
-    Op.CREATE: CreateReply,
-    Op.DELETE: EmptyRecord,
-    Op.SET_DATA: StatReply,
-    Op.CHECK: EmptyRecord,
-    Op.CREATE2: Create2Reply,
-    Op.ERROR: ErrorReply,
-}
-_READS: Mapping[int, type[Record]] = {
-    Op.GET_DATA: PathWatchRequest,
-    Op.GET_CHILDREN: PathWatchRequest,
-}
-_READ_RESULTS: Mapping[int, type[Record]] = {
-    Op.GET_DATA: GetDataReply,
-    Op.GET_CHILDREN: GetChildrenReply,
-    Op.ERROR: ErrorReply,
-}
-
-
-def _reader_of_items(allowed: Mapping[int, type[Record]]) -> Callable[[Reader], MultiItems]:
-    """A reader of records between headers, up to the end mark; an op that is not allowed is a JuteError."""
-
-    def read(reader: Reader) -> MultiItems:
-        items: list[tuple[Op, Record]] = []
-        while True:
-            type_, done, _ = reader.unpack(MULTI_HEADER)
-            if done:
-                return tuple(items)
-            if type_ not in allowed:
-                raise JuteError(f"op {type_} in a multi; allowed are {', '.join(str(int(op)) for op in allowed)}")
-            items.append((Op(type_), allowed[type_].decode(reader)))
-
-    return read
-
-
-_read_any_writes = _reader_of_items(_WRITES)
-
-
-def _read_writes(reader: Reader) -> MultiItems:
-    """As ZooKeeper does, refuse the whole request for a create whose flags its op cannot have (protocol facts 8).
-
-    Not so for createTTL: there ZooKeeper 3.9.5 lets bad flags fail that op alone, as a bad argument.
-    """
-    items = _read_any_writes(reader)
-    for op, item in items:
-        if isinstance(item, CreateRequest) and item.flags not in _FLAGS_WITHOUT_TTL:
-            raise JuteError(f"op {op} with flags {item.flags} in a multi")
-    return items
-
-
-def _encode_requests(items: MultiItems) -> bytes:
-    return b"".join([MULTI_HEADER.pack(op, False, -1) + item.encode() for op, item in items]) + MULTI_END
-
-
-def _encode_results(items: MultiItems) -> bytes:
-    parts: list[bytes] = []
-    for op, item in items:
-        err = item.err if isinstance(item, ErrorReply) else ErrorCode.OK
-        parts.append(MULTI_HEADER.pack(op, False, err) + item.encode())
-    return b"".join(parts) + MULTI_END
-
-
-@record
-class MultiRequest(Record):
-    """multi: writes and checks that succeed or fail as one; any other op, or bad flags of a create: JuteError."""
-
-    ops: Annotated[MultiItems, Codec(_read_writes, _encode_requests, MULTI_HEADER.size)]
-
-
-@record
-class MultiReply(Record):
-    """multi: the result of each op; creates with a Stat as CREATE2, and every one as ERROR when the multi failed."""
-
-    results: Annotated[MultiItems, Codec(_reader_of_items(_WRITE_RESULTS), _encode_results, MULTI_HEADER.size)]
-
-
-@record
-class MultiReadRequest(Record):
-    """multiRead: getData and getChildren only, anything else is a JuteError. Their watch flags mean nothing."""
-
-    ops: Annotated[MultiItems, Codec(_reader_of_items(_READS), _encode_requests, MULTI_HEADER.size)]
-
-
-@record
-class MultiReadReply(Record):
-    """multiRead: the result of each op, ERROR for those that failed."""
-
-    results: Annotated[MultiItems, Codec(_reader_of_items(_READ_RESULTS), _encode_results, MULTI_HEADER.size)]
-
-
-# ------------------------------------------------------------------------------------------------- which is whose
-
-#: The record behind the header of each request.
-REQUESTS: Mapping[int, type[Record]] = {
-    **_WRITES,
-    Op.EXISTS: PathWatchRequest,
-    Op.GET_DATA: PathWatchRequest,
-    Op.GET_ACL: PathRequest,
-    Op.SET_ACL: SetAclRequest,
-    Op.GET_CHILDREN: PathWatchRequest,
-    Op.SYNC: PathRequest,
-    Op.PING: EmptyRecord,
-    Op.GET_CHILDREN2: PathWatchRequest,
-    Op.MULTI: MultiRequest,
-    Op.RECONFIG: ReconfigRequest,
-    Op.CHECK_WATCHES: WatchKindRequest,
-    Op.REMOVE_WATCHES: WatchKindRequest,
-    Op.DELETE_CONTAINER: DeleteContainerRequest,
-    Op.MULTI_READ: MultiReadRequest,
-    Op.AUTH: AuthRequest,
-    Op.SET_WATCHES: SetWatchesRequest,
-    Op.SASL: SaslRequest,
-    Op.GET_EPHEMERALS: PathRequest,
-    Op.GET_ALL_CHILDREN_NUMBER: PathRequest,
-    Op.SET_WATCHES2: SetWatches2Request,
-    Op.ADD_WATCH: AddWatchRequest,
-    Op.WHO_AM_I: EmptyRecord,
-    Op.CLOSE_SESSION: EmptyRecord,
-}
-
-#: The record behind the header of each successful reply.
-REPLIES: Mapping[int, type[Record]] = {
-    Op.NOTIFICATION: WatcherEvent,
-    Op.CREATE: CreateReply,
-    Op.DELETE: EmptyRecord,
-    Op.EXISTS: StatReply,
-    Op.GET_DATA: GetDataReply,
-    Op.SET_DATA: StatReply,
-    Op.GET_ACL: GetAclReply,
-    Op.SET_ACL: StatReply,
-    Op.GET_CHILDREN: GetChildrenReply,
-    Op.SYNC: SyncReply,
-    Op.PING: EmptyRecord,
-    Op.GET_CHILDREN2: GetChildren2Reply,
-    Op.MULTI: MultiReply,
-    Op.CREATE2: Create2Reply,
-    Op.RECONFIG: GetDataReply,
-    Op.CHECK_WATCHES: EmptyRecord,
-    Op.REMOVE_WATCHES: EmptyRecord,
-    Op.CREATE_CONTAINER: Create2Reply,
-    Op.DELETE_CONTAINER: EmptyRecord,
-    Op.CREATE_TTL: Create2Reply,
-    Op.MULTI_READ: MultiReadReply,
-    Op.AUTH: EmptyRecord,
-    Op.SET_WATCHES: EmptyRecord,
-    Op.SASL: SaslReply,
-    Op.GET_EPHEMERALS: GetEphemeralsReply,
-    Op.GET_ALL_CHILDREN_NUMBER: GetAllChildrenNumberReply,
-    Op.SET_WATCHES2: EmptyRecord,
-    Op.ADD_WATCH: ErrorReply,
-    Op.WHO_AM_I: WhoAmIReply,
-    Op.CLOSE_SESSION: EmptyRecord,
-}

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.fields import Record
+from znoded.jute.multi import MULTI_END, MULTI_HEADER, MultiRequest
 from znoded.jute.ops import CreateFlags, Op
 from znoded.jute.primitives import JuteError, Reader, encode_buffer, encode_int, encode_ustring
 from znoded.jute.records import (
-    MULTI_END,
-    MULTI_HEADER,
     CheckRequest,
     CreateRequest,
     CreateTtlRequest,
     DeleteRequest,
-    MultiRequest,
     SetDataRequest,
 )
 from znoded.tree.check import check

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from znoded.jute.errors import ErrorCode
+from znoded.jute.multi import MULTI_END, MULTI_HEADER, MultiReadRequest
 from znoded.jute.ops import Op
 from znoded.jute.primitives import JuteError, Reader, encode_int, encode_strings, encode_ustring, encode_vector
-from znoded.jute.records import ACL_VECTOR, MULTI_END, MULTI_HEADER, MultiReadRequest, PathWatchRequest
+from znoded.jute.records import ACL_VECTOR, PathWatchRequest
 from znoded.tree.acl import ADMIN, OPEN_ACL, READ, Identity, allowed, redacted, shown_user
 from znoded.tree.znode import stat_of
 
