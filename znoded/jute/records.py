@@ -1,4 +1,4 @@
-"""Every request, reply and notification record of the client protocol (protocol facts 1, 2, 8 and 12).
+"""Every request, reply and notification record of the client protocol (protocol facts 1, 2 and 12).
 
 Strings are their UTF-8 bytes; None is null. Those of multi and multiRead are in `multi`; which request and which reply
 belong to an op is in `by_op`.
