@@ -142,7 +142,7 @@ class WordsConfig:
 class LogConfig:
     """The log on disk, and the checkpoint behind it: due after the interval or the bytes, whichever is first."""
 
-    segment_bytes: int = _key(values.integer(65_536, 1024 * MIB, "bytes"), 64 * MIB)
+    segment_bytes: int = _key(values.integer(65_536, 1024 * MIB, "bytes"), 16 * MIB)
     checkpoint_interval_ms: int = _key(values.integer(10, 24 * HOUR_MS, "ms"), 5_000)
     checkpoint_bytes: int = _key(values.integer(65_536, 4096 * MIB, "bytes"), 8 * MIB)
 

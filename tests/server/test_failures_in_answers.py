@@ -15,7 +15,7 @@ def fail(*_: Any) -> None:
 
 def test_a_fault_behind_a_write_ends_its_connection_only() -> None:
     house = House()
-    house.member.pipeline._answers[Op.GET_ACL] = fail
+    house.member.pipeline._senders[Op.GET_ACL] = fail
     unlucky, other = house.client(), house.client()
     unlucky.send(set_data(1, b"/"), request(2, Op.GET_ACL, string(b"/")))
     other.send(set_data(1, b"/"), set_data(2, b"/"))
@@ -27,7 +27,7 @@ def test_a_fault_behind_a_write_ends_its_connection_only() -> None:
 
 def test_a_fault_in_somebodys_turn_does_not_stop_the_line() -> None:
     house = House()
-    house.member.pipeline._answers[Op.GET_ACL] = fail
+    house.member.pipeline._senders[Op.GET_ACL] = fail
     unlucky, other = house.client(), house.client()
     unlucky.connection.stop_reading()
     unlucky.connection._partial += request(2, Op.GET_ACL, string(b"/"))

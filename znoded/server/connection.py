@@ -274,6 +274,7 @@ class ClientConnection(Protocol):
         self.out.append(frame)
         self.out_bytes += len(frame)
         self.stats.packets_sent += 1
+        self.member.stats.packets_sent += 1
 
     def notify(self, frame: bytes) -> None:
         """Queue a watch notification behind what was answered so far."""
