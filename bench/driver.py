@@ -33,9 +33,11 @@ def build(name: str) -> Path:
     if compiler is None:
         raise DriverError("no `cc` on the PATH: install a C compiler (Debian: gcc and libc6-dev)")
     CACHE.mkdir(parents=True, exist_ok=True)
-    made = subprocess.run([compiler, *FLAGS, "-o", program, source], capture_output=True, text=True)
+    unfinished = program.with_suffix(".new")
+    made = subprocess.run([compiler, *FLAGS, "-o", unfinished, source], capture_output=True, text=True)
     if made.returncode != 0:
         raise DriverError(f"{source} does not compile:\n{made.stderr}")
+    unfinished.replace(program)  # a compiler that was interrupted leaves an empty file
     return program
 
 
