@@ -44,6 +44,9 @@ class FakeMember:
         self.stopped = True
         return succeed(None)
 
+    def back_up(self) -> Deferred[str]:
+        return succeed("")
+
 
 @pytest.fixture
 def reactor() -> MemoryReactorClock:

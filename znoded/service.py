@@ -117,7 +117,8 @@ class MemberService(Service):
         """Health first, so that a long recovery can be watched; then the member."""
         if self._config.admin.listen:
             endpoint = serverFromString(self._reactor, self._config.admin.listen)
-            self._admin_port = await endpoint.listen(admin_site(self._member.words, self._garbage))
+            site = admin_site(self._member.words, self._garbage, self._member.back_up)
+            self._admin_port = await endpoint.listen(site)
         await self._member.start()
         self._garbage.freeze()
 

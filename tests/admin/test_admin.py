@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.defer import fail, succeed
 from twisted.internet.task import Clock
+from twisted.web.error import UnsupportedMethod
 from twisted.web.http_headers import Headers
 from twisted.web.resource import getChildForRequest
 from twisted.web.test.requesthelper import DummyRequest
 
+from znoded.admin.backup import BackUp
 from znoded.admin.site import AdminSite, admin_site
 from znoded.garbage_collection import GarbageCollection
 
@@ -50,7 +53,29 @@ def words() -> CannedWords:
 
 @pytest.fixture
 def site(words: CannedWords) -> AdminSite:
-    return admin_site(words, GarbageCollection(Clock()))
+    return admin_site(words, GarbageCollection(Clock()), lambda: succeed("/data.backup-5"))
+
+
+def post_backup(back_up: BackUp) -> tuple[int, dict[str, Any]]:
+    """Status and answer of a backup that was asked for."""
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), back_up)
+    request: Any = DummyRequest([b"backup"])
+    request.method = b"POST"
+    request.render(getChildForRequest(site.resource, request))
+    return request.responseCode or 200, json.loads(b"".join(request.written))
+
+
+def test_a_backup_answers_with_its_path() -> None:
+    assert post_backup(lambda: succeed("/data.backup-5")) == (200, {"path": "/data.backup-5", "error": None})
+
+
+def test_a_backup_that_fails_says_why() -> None:
+    assert post_backup(lambda: fail(OSError("no space"))) == (500, {"path": None, "error": "no space"})
+
+
+def test_looking_at_the_backup_page_makes_none(site: AdminSite) -> None:
+    with pytest.raises(UnsupportedMethod):
+        get(site, "backup")
 
 
 def get(site: AdminSite, path: str) -> tuple[int, str]:

@@ -116,15 +116,6 @@ def test_restart_without_a_write_is_a_new_term_too(tmp_path: Path) -> None:
         member.stop()
 
 
-def test_reads_wait_for_the_first_commit_of_the_term(tmp_path: Path) -> None:
-    for command in (b"a", b"b"):
-        member = JournalMember(tmp_path).start()
-        assert not member.replica.readable
-        member.write(command)
-        assert member.replica.readable
-        member.stop()
-
-
 def test_attaches_grow_within_a_term_and_across_restarts(tmp_path: Path) -> None:
     attaches = []
     for _ in range(3):

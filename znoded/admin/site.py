@@ -6,6 +6,7 @@ from twisted.web.http import NOT_FOUND, Request
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
+from znoded.admin.backup import BackUp, Backup
 from znoded.admin.commands import Commands
 from znoded.admin.health import Health, Readiness
 from znoded.admin.metrics import Metrics
@@ -24,7 +25,7 @@ class Pages(Resource):
         """Name the pages there are."""
         request.setResponseCode(NOT_FOUND)
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        return b"No such page. There are /healthz, /readyz, /metrics and /commands.\n"
+        return b"No such page. There are /healthz, /readyz, /metrics, /commands, and /backup to POST to.\n"
 
 
 class AdminSite(Site):
@@ -37,11 +38,12 @@ class AdminSite(Site):
         """Say nothing about a request."""
 
 
-def admin_site(words: WordSource, garbage: GarbageCollection) -> AdminSite:
+def admin_site(words: WordSource, garbage: GarbageCollection, back_up: BackUp) -> AdminSite:
     """Every page of a member's admin listener."""
     root = Pages()  # type: ignore[no-untyped-call]
     root.putChild(b"healthz", Health())  # type: ignore[no-untyped-call]
     root.putChild(b"readyz", Readiness(words))
     root.putChild(b"metrics", Metrics(words, garbage))
     root.putChild(b"commands", Commands(words))
+    root.putChild(b"backup", Backup(back_up))
     return AdminSite(root)  # type: ignore[no-untyped-call]

@@ -285,7 +285,8 @@ class ClientConnection(Protocol):
     def _check_output_limit(self) -> None:
         """Cut off a client that does not read while its output grows beyond the limit."""
         if self.out_bytes > self.member.limits.queued_bytes_per_connection:
-            self.member.cut_off(self, f"does not read: {self.out_bytes} bytes wait for it")
+            size = f"{self.out_bytes} bytes wait for it (limits.queued_bytes_per_connection)"
+            self.member.cut_off(self, f"does not read: {size}")
 
     def waiting(self) -> deque[Waiting]:
         """The queue of requests not answered yet, made when first needed."""

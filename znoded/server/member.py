@@ -161,9 +161,12 @@ class Member:
             connection.abort()
         exit_in_failure(self._reactor, str(error))
 
-    def render_word(self, word: bytes) -> bytes:
-        """The answer to a four-letter word, whatever the allow-list for clients says."""
-        return self.words.render(word)
+    @inlineCallbacks
+    def back_up(self) -> Any:
+        """Copy what is applied now into a new data directory beside this one, while serving; fires with its path."""
+        path = f"{self.config.data_dir}.backup-{self.zxid:x}"
+        yield self.replica.backup(path)
+        return path
 
     # ---- clocks and numbers
 

@@ -107,18 +107,12 @@ class Replica:
         self._files = files or Files()
         self._collected: list[bytes] = []
         self._flush_is_due = False
-        self._first_index_of_term = 0
         self._applied_term = 0
         self._attaches = 0
         self._closed = False
         self._checkpointing: Deferred[None] = succeed(None)
         self._checkpoint_is_stuck = False
         self._checkpoint_pool = ThreadPool(0, 1, "checkpoint")
-
-    @property
-    def readable(self) -> bool:
-        """A read may be answered: an entry of this term is applied, and so is everything that was ever acknowledged."""
-        return self.applied_index >= self._first_index_of_term > 0
 
     def new_attach(self) -> int:
         """A number above all that any leader of this cell handed out before: (term, counter)."""
@@ -144,7 +138,7 @@ class Replica:
         self.writable = True
 
     def propose(self, commands: list[bytes]) -> bool:
-        """Have commands committed and applied, in the order of the calls; False if none is taken now.
+        """Have commands committed and applied, in the order of the calls; False, and nothing done, if not `writable`.
 
         All commands of one reactor iteration, or of the time that the previous batch takes to sync, make one batch.
         """
@@ -202,7 +196,6 @@ class Replica:
         self.term = recovery.hard_state.term + 1
         self.last_index = self.applied_index = recovery.last_index
         self._applied_term = recovery.last_term
-        self._first_index_of_term = self.last_index + 1
         log = Log(directory.log_path, self._options.segment_bytes, self._files)
         log.begin(
             recovery.sequence + 1, self._hard_state(), recovery.first_index, recovery.last_index, recovery.payloads
