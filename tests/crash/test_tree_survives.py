@@ -16,8 +16,9 @@ from tests.crash.test_every_cut import note_commits
 from tests.tree.test_checkpoint_tables import state
 from tests.zab_raft.pump import PumpReactor
 from znoded.jute.ops import Op
-from znoded.tree.commands import NEW_TERM, encode_command
+from znoded.tree.commands import encode_command
 from znoded.tree.options import TreeOptions
+from znoded.tree.proposals import new_term
 from znoded.tree.tree import Tree
 from znoded.zab_raft import checkpoint as checkpoint_module
 from znoded.zab_raft import increment as increment_module
@@ -76,7 +77,7 @@ class TreeMember:
 def commands() -> list[bytes]:
     """Creates of all kinds, changes, multis that succeed and that fail, and a session that ends with its ephemerals."""
     made = [
-        encode_command(1, 0, 0, 0, NEW_TERM, b"", struct.pack(">qi16s", 1, 16, bytes(16))),
+        new_term(1, 1, bytes(16), TreeOptions()),
         encode_command(2, SESSION, 1, 0, Op.CREATE_SESSION, b"", struct.pack(">ii", 30_000, -1)),
     ]
     requests = [(CREATE, create_body(b"/parent", b""))]

@@ -67,9 +67,9 @@ class World:
         self.now_ms += 1
         return self.apply(encode_command(self.now_ms, session, attach, sequence, op, b"", record))[0]
 
-    def begin_term(self, term: int, secret: bytes = SECRET) -> None:
+    def begin_term(self, term: int, secret: bytes = SECRET, options: TreeOptions | None = None) -> None:
         self.now_ms += 1
-        assert self.apply(new_term(self.now_ms, term, secret)) == (0, b"")
+        assert self.apply(new_term(self.now_ms, term, secret, options or self.tree.options)) == (0, b"")
 
     def session(self, session_id: int = 0x100, *identities: Identity, timeout_ms: int = 10_000) -> Client:
         """A new session."""

@@ -51,6 +51,20 @@ def storage_options(config: Config) -> StorageOptions:
     )
 
 
+def tree_options(config: Config) -> TreeOptions:
+    """The part of the configuration that decides what commands do."""
+    return TreeOptions(
+        ttl_nodes=config.tree.ttl_nodes,
+        enforce_quota=config.tree.enforce_quota,
+        reconfig=config.tree.reconfig,
+        changes_bytes=config.history.bytes,
+        children_bytes=config.limits.children_bytes,
+        acl_entries=config.limits.acl_entries,
+        sasl_ids=bool(config.auth.sasl_users),
+        x509_ids=config.client.tls is not None and config.client.tls.client_ca is not None,
+    )
+
+
 class Member:
     """A member whose cell has one voter: itself.
 
@@ -61,18 +75,7 @@ class Member:
         """`make_replica` is there for tests that drive the log by hand."""
         self.config = config
         self.limits = config.limits
-        self.tree = Tree(
-            TreeOptions(
-                ttl_nodes=config.tree.ttl_nodes,
-                enforce_quota=config.tree.enforce_quota,
-                reconfig=config.tree.reconfig,
-                changes_bytes=config.history.bytes,
-                children_bytes=config.limits.children_bytes,
-                acl_entries=config.limits.acl_entries,
-                sasl_ids=bool(config.auth.sasl_users),
-                x509_ids=config.client.tls is not None and config.client.tls.client_ca is not None,
-            )
-        )
+        self.tree = Tree(tree_options(config))
         self.watches: Watches[ClientConnection] = Watches()
         self.stats = RequestStats()
         self.admission = Admission(config.limits)
@@ -102,7 +105,8 @@ class Member:
         """Recover what is on disk, then serve. Fails with the error that says what is in the way."""
         self.replica.start()
         self._applied = self._proposed = self._outstanding_bytes = 0  # what the log held was nobody's request
-        self.propose(new_term(int(time.time() * 1000), self.replica.term, secrets.token_bytes(SECRET_BYTES)))
+        secret, options = secrets.token_bytes(SECRET_BYTES), tree_options(self.config)
+        self.propose(new_term(int(time.time() * 1000), self.replica.term, secret, options))
         yield self._drained()
         now_ms = self.monotonic_ms()
         for session in self.tree.sessions.values():

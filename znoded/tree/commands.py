@@ -8,7 +8,7 @@ which the server never takes from a client:
     createSession     int timeout_ms, buffer password or null (then the cell's secret makes it)
     closeSession      of sequence EXPIRY_SEQUENCE: long term; attach and term are those it was decided under
     deleteContainer   ustring path, long mzxid, long pzxid: those it was decided on
-    NEW_TERM          long term, buffer cell secret (kept if there is none yet)
+    NEW_TERM          long term, buffer cell secret (kept if there is none yet), buffer options (in force from here on)
 """
 
 from __future__ import annotations

@@ -1,8 +1,18 @@
-"""The parts of the configuration that decide what a command does; they must be the same at every member of a cell."""
+"""The parts of the configuration that decide what a command does.
+
+They are replicated state: the command that begins a term carries them. So a command does the same at every member of a
+cell, and when the log is replayed under another configuration.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, replace
+
+from znoded.jute.primitives import Reader
+
+# ttl_nodes, enforce_quota, reconfig, sasl_ids, x509_ids, children_bytes, acl_entries
+_ENCODED = struct.Struct(">?????qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +32,24 @@ class TreeOptions:
     changes_bytes: int = 16 * 1024 * 1024
     children_bytes: int = 32 * 1024 * 1024
     acl_entries: int = 1_000
+
+    def encode(self) -> bytes:
+        """All but `changes_bytes`, which decides nothing: every member keeps what it likes."""
+        flags = self.ttl_nodes, self.enforce_quota, self.reconfig, self.sasl_ids, self.x509_ids
+        return _ENCODED.pack(*flags, self.children_bytes, self.acl_entries)
+
+    def decided(self, encoded: bytes) -> TreeOptions:
+        """These, but with what `encode` gave elsewhere. Raises JuteError."""
+        ttl_nodes, enforce_quota, reconfig, sasl_ids, x509_ids, children_bytes, acl_entries = Reader(encoded).unpack(
+            _ENCODED
+        )
+        return replace(
+            self,
+            ttl_nodes=ttl_nodes,
+            enforce_quota=enforce_quota,
+            reconfig=reconfig,
+            sasl_ids=sasl_ids,
+            x509_ids=x509_ids,
+            children_bytes=children_bytes,
+            acl_entries=acl_entries,
+        )

@@ -8,6 +8,7 @@ from znoded.jute.ops import Op
 from znoded.jute.primitives import encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
 from znoded.tree.acl import Identity
 from znoded.tree.commands import EXPIRY_SEQUENCE, NEW_TERM, encode_command
+from znoded.tree.options import TreeOptions
 
 
 def encode_identities(identities: Iterable[Identity]) -> bytes:
@@ -32,6 +33,7 @@ def sweep_node(time_ms: int, path: bytes, mzxid: int, pzxid: int) -> bytes:
     return encode_command(time_ms, 0, 0, 0, Op.DELETE_CONTAINER, b"", record)
 
 
-def new_term(time_ms: int, term: int, cell_secret: bytes) -> bytes:
-    """Begin a leader's term. `cell_secret` becomes the cell's if it has none yet."""
-    return encode_command(time_ms, 0, 0, 0, NEW_TERM, b"", encode_long(term) + encode_buffer(cell_secret))
+def new_term(time_ms: int, term: int, cell_secret: bytes, options: TreeOptions) -> bytes:
+    """Begin a leader's term, with its options. `cell_secret` becomes the cell's if it has none yet."""
+    record = encode_long(term) + encode_buffer(cell_secret) + encode_buffer(options.encode())
+    return encode_command(time_ms, 0, 0, 0, NEW_TERM, b"", record)

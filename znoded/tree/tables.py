@@ -6,7 +6,7 @@ acls       path -> vector of ACL entries; absent for the open ACL
 kinds      path -> long: 0 for a container, the time to live in ms for a TTL node; absent for others
 sessions   id -> int timeout_ms, long attach, long sequence, then the password
 changes    first zxid -> a chunk of recent changes
-meta       zxid, term, cell_secret, last_session_number, changes_floor
+meta       zxid, term, cell_secret, options, last_session_number, changes_floor
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
             (b"zxid", LONG.pack(tree.zxid)),
             (b"term", LONG.pack(tree.term)),
             (b"cell_secret", tree.cell_secret),
+            (b"options", tree.options.encode()),
             (b"last_session_number", LONG.pack(tree.last_session_number)),
             (b"changes_floor", LONG.pack(tree.changes.floor_zxid)),
         ],
@@ -98,6 +99,7 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.zxid = LONG.unpack(meta[b"zxid"])[0]
     tree.term = LONG.unpack(meta[b"term"])[0]
     tree.cell_secret = meta[b"cell_secret"]
+    tree.options = tree.options.decided(meta[b"options"])
     tree.last_session_number = LONG.unpack(meta[b"last_session_number"])[0]
     tree.nodes = nodes
     tree.created = {path: INT.unpack(value)[0] for path, value in read_table(CREATED)}

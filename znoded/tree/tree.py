@@ -1,7 +1,7 @@
 """The tree: the state that every member of a cell has alike, and the commands that change it.
 
 `Tree.apply` is total and deterministic: whatever the bytes of a command, it returns, and every member that applies the
-same commands under the same options holds the same state, gives the same replies and fires the same events.
+same commands holds the same state, gives the same replies and fires the same events.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ def _reconfig(tree: Tree, time_ms: int, session: Session, identities: bytes, rec
 
 def _new_term(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
     reader = Reader(record)
-    term, cell_secret = reader.long(), reader.buffer()
+    term, cell_secret, options = reader.long(), reader.buffer(), reader.buffer()
+    tree.options = tree.options.decided(options or b"")
     tree.term = term
     tree.cell_secret = tree.cell_secret or cell_secret or b""
 
