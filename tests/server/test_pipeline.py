@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.jute.factory import i4, in_pieces, request, string
+from tests.jute.factory import i4, i8, in_pieces, request, string
 from tests.server.harness import Client, House, close, create, exists, get_children, get_data, ping, set_data
 from znoded.jute.ops import Op
 
@@ -280,3 +280,21 @@ def test_a_slow_client_that_goes_away_leaves_nothing_behind(house: House, client
     assert house.member.delivery.lagging
     client.drop()
     assert not house.member.delivery.lagging
+
+
+def test_a_client_that_missed_much_is_told_all_of_it(house: House, client: Client) -> None:
+    path = b"/" + b"n" * 1_000
+    client.send(create(2, path))
+    house.replica.commit()
+    begin = house.member.zxid
+    count = house.member.limits.queued_bytes_per_connection // 1_000 + 10
+    for _ in range(count // 500 + 1):
+        client.send(*[set_data(3, path) for _ in range(500)])
+        house.replica.commit()
+    client.replies()
+    watcher = house.client()
+    watcher.send(request(-8, Op.SET_WATCHES2, i8(begin), *[i4(0)] * 4, i4(1), string(path)))
+    replies = watcher.replies()
+    assert replies[-1] == (-8, 0)
+    assert len(replies) > count
+    assert not watcher.is_closed

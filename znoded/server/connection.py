@@ -239,11 +239,10 @@ class ClientConnection(Protocol):
 
     def flush(self) -> None:
         """Send the frames in `out`, a slice at a time. While the peer does not read, they stay, up to a limit."""
+        if self._sender.blocked:
+            self._check_output_limit()  # only of who has had a chance to read: not of what fills the socket just now
         out = self.out
-        while out and self.state is not ENDED:
-            if self._sender.blocked:
-                self._check_output_limit()
-                return
+        while out and self.state is not ENDED and not self._sender.blocked:
             if self.out_bytes <= OUTPUT_SLICE_BYTES:
                 data = b"".join(out) if len(out) > 1 else out[0]
                 out.clear()

@@ -90,6 +90,7 @@ def rearm(member: Member, connection: ClientConnection, request: SetWatches2Requ
         persistent=persistent,
         recursive=recursive,
     )
-    for event in missed:
-        connection.notify(notification_frame(event.zxid, event.event_type, event.path))
+    if missed:
+        # One piece, however long: it is an answer, and its client is not slow before it could read it.
+        connection.put(b"".join([notification_frame(*event) for event in missed]))
     return ErrorCode.OK
