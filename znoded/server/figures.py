@@ -118,9 +118,10 @@ class Figures:
         return _bytes_in(directory.state_path), _bytes_in(directory.log_path)
 
     def counters(self) -> Iterable[tuple[str, int | float]]:
-        """Counts under the names that ZooKeeper's `mntr` has for them."""
+        """Counts under the names that ZooKeeper's `mntr` has for them, and whether the disk has room."""
         member = self._member
         return (
+            ("writes_accepted", int(member.replica.writable)),
             ("commit_count", member.replica.applied_index),
             ("proposal_count", member.replica.last_index),
             ("connection_rejected", member.admission.rejected),
