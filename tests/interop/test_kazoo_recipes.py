@@ -89,15 +89,19 @@ def test_an_election_has_one_leader_and_then_the_next(connect: Connect) -> None:
         leaders.put(name)
         terms[name].wait(WAIT_S)
 
+    threads = []
     for name in terms:
         election = connect().Election("/election", name)
-        in_thread(partial(election.run, lead, name))
+        threads.append(in_thread(partial(election.run, lead, name)))
     first = leaders.get(timeout=WAIT_S)
     assert leaders.empty()
     terms[first].set()
     assert {first, leaders.get(timeout=WAIT_S)} == {"a", "b"}
     for term in terms.values():
         term.set()
+    for thread in threads:  # their clients are closed next
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
 
 
 def test_a_tree_cache_follows_every_change(connect: Connect) -> None:
