@@ -126,12 +126,12 @@ class Node:
         """A member needs a snapshot, and the newest one is too old for it."""
         return self.raft.leadership is not None and self.raft.leadership.checkpoint_wanted
 
-    def snapshot(self) -> Snapshot:
-        """What a checkpoint of the machine's state as it is now has to be called."""
+    def snapshot(self) -> Snapshot | None:
+        """What a checkpoint of the machine's state as it is now is called; None while a snapshot is being installed."""
         log = self.raft.log
         term = log.term(log.applied)
         if term is None or log.unstable.snapshot:
-            raise InvariantBroken("a checkpoint was begun while a snapshot is being installed")
+            return None
         return Snapshot(log.applied, term, self.raft.configuration)
 
     # What happens to it
