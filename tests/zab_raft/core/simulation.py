@@ -1,9 +1,9 @@
 """A cell of simulated members under simulated trouble, from one seed.
 
 Network: messages are dropped, repeated, delayed and so reordered; links are cut one way or both; members are parted.
-Storage: writes complete late and in order; a crash loses those that are not durable, each whole or not at all. Time: ticks of
-members differ, members are paused. Membership: voters and learners come and go. In the end all trouble stops, and the cell
-has to come back.
+Storage: writes complete late and in order; a crash loses those that are not durable, each whole or not at all. Time:
+ticks of members differ, members are paused. Membership: voters and learners come and go. In the end all trouble stops,
+and the cell has to come back.
 
 To see one run:  python -m tests.zab_raft.core.simulation SEED
 To try many:     python -m tests.zab_raft.core.simulation --seeds FIRST COUNT
@@ -244,7 +244,7 @@ class Simulation:
         member.reads.clear()
 
     def _on(self, member: Member, delay: int, label: str, action: Callable[[], None]) -> None:
-        """Something happens at a member later, if it is the same process still; a paused one does it when it resumes."""
+        """Something happens at a member later, if it is the same process still; when it is paused, as it resumes."""
         process = member.process
 
         def event() -> None:
