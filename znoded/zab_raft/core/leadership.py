@@ -195,7 +195,7 @@ class Leadership:
         if self.transferee not in configuration.voters:
             self.transferee = NOBODY
         if not self._advance_commit():
-            self._replicate()
+            self._tell_commit()  # and so begin to probe who is new
         self._confirm_reads()
 
     def leave_joint(self) -> None:
