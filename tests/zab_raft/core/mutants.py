@@ -536,7 +536,8 @@ def survives(mutant: Mutant, directory: Path) -> bool:
     shutil.copy(ROOT / "pyproject.toml", directory)
     source = directory / CORE / mutant.file
     source.write_text(mutated(mutant, source.read_text()))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "tests/zab_raft/core"]
+    tests = ["tests/zab_raft/core", "--ignore=tests/zab_raft/core/test_mutants.py"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ran = subprocess.run(
