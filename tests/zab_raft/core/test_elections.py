@@ -163,6 +163,9 @@ def test_s9_b10_a_vote_of_an_older_term_does_not_count() -> None:
     cell.take()
     cell.step(vote(2, 1, 1))
     assert cell[1].role is Role.CANDIDATE
+    cell.step(vote(2, 1, 1, granted=False))
+    cell.step(vote(3, 1, 1, granted=False))
+    assert cell[1].role is Role.CANDIDATE, "nor does a refusal"
 
 
 def test_s9_a_pre_vote_is_no_vote() -> None:
@@ -170,6 +173,9 @@ def test_s9_a_pre_vote_is_no_vote() -> None:
     candidate(cell)
     cell.take()
     cell.step(vote(2, 1, 1, pre_vote=True))
+    assert cell[1].role is Role.CANDIDATE
+    for voter in (2, 3):
+        cell.step(vote(voter, 1, 1, granted=False, pre_vote=True))
     assert cell[1].role is Role.CANDIDATE
 
 

@@ -188,14 +188,13 @@ class Leadership:
         """The configuration changed."""
         configuration = self._raft.configuration
         if self._raft.id not in configuration.deciders:
-            self._tell_commit()
             self._raft.become_follower(self._raft.term, NOBODY)
             return
         self._sync_members(recently_active=True)
         if self.transferee not in configuration.voters:
             self.transferee = NOBODY
         if not self._advance_commit():
-            self._tell_commit()  # and so begin to probe who is new
+            self._probe()
         self._confirm_reads()
 
     def leave_joint(self) -> None:
@@ -238,6 +237,12 @@ class Leadership:
         """Send what is new to all that can take it."""
         for member in self.progress:
             self._fill_window(member)
+
+    def _probe(self) -> None:
+        """Send an append to those whose match is not known, as to a new member."""
+        for member, progress in self.progress.items():
+            if progress.mode is Mode.PROBE:
+                self._send_append(member, even_if_empty=True)
 
     def _tell_commit(self) -> None:
         for member in self.progress:
