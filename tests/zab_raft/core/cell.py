@@ -1,4 +1,4 @@
-"""A cell in one hand: every message, sync and tick happens when the test says so. Units and scenarios are written with it."""
+"""A cell in one hand, for units and scenarios: every message, sync and tick happens when the test says so."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ ticks of members differ, members are paused. Membership: voters and learners com
 and the cell has to come back.
 
 To see one run:  python -m tests.zab_raft.core.simulation SEED
-To try many:     python -m tests.zab_raft.core.simulation --seeds FIRST COUNT
+To try many:     python -m tests.zab_raft.core.simulation --seeds FIRST COUNT [--stop]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import heapq
 import random
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -152,6 +152,8 @@ class Simulation:
             applying_bytes=self.chance.choice((40, 400)),
             reads=20,
         )
+        self.reached: Counter[str] = Counter()
+        """How often the run came to what it is meant to try."""
         self._show = show
         self._events: list[tuple[int, int, str, Callable[[], None]]] = []
         self._scheduled = 0
@@ -233,6 +235,8 @@ class Simulation:
         """The process ends; of the writes under way, the first ones may have become durable."""
         for _ in range(self.chance.randint(0, len(member.writes))):
             self._write(member, member.writes.popleft())
+        self.reached["crash"] += 1
+        self.reached["lost write"] += len(member.writes)
         member.node = None
         member.paused = False
         member.held.clear()
@@ -282,6 +286,8 @@ class Simulation:
             elif ready.committed:
                 delay = self.chance.randint(1, self.trouble.apply_delay)
                 self._on(member, delay, "apply", lambda: self._apply(member))
+            self.reached["read"] += len(ready.reads)
+            self.reached["failed read"] += len(ready.failed_reads)
             for context in ready.reads:
                 self.history.read_served(member.reads.pop(context), member.applied)
             for context in ready.failed_reads:
@@ -298,6 +304,7 @@ class Simulation:
     def _write(self, member: Member, ready: Ready) -> None:
         digest = member.arrived[ready.snapshot.index] if ready.snapshot else b""
         member.disk.write(ready, digest)
+        self.reached["snapshot"] += ready.snapshot is not None
         self.history.stored(member)
 
     def _end_sync(self, member: Member) -> None:
@@ -327,7 +334,13 @@ class Simulation:
             member.applied = entry.index
             if member.proposals.pop(entry.index, None) == entry.data and entry.kind is EntryKind.COMMAND:
                 self.history.client_saw(entry.index)
+        before = member.alive
+        led, configuration = before.role is Role.LEADER, before.configuration
         member.alive.applied(member.applied)
+        after = member.alive.configuration
+        self.reached["change"] += after != configuration
+        self.reached["joint change"] += after.joint and not configuration.joint
+        self.reached["removed leader"] += led and member.alive.role is Role.FOLLOWER
         self.history.check(member)
 
     # The network
@@ -356,7 +369,10 @@ class Simulation:
         if type(message) is InstallSnapshot:
             member.arrived.setdefault(message.snapshot.index, state)
         commit = member.alive.committed_index
+        self.reached[type(message).__name__] += 1
+        last_index = member.alive.last_index
         member.alive.step(message)
+        self.reached["cut of the log"] += member.alive.last_index < last_index
         self.history.stepped(member, message, commit)
         self.history.check(member)
         self._pump(member)
@@ -402,6 +418,7 @@ class Simulation:
             action(member.alive)
         except Refused as refused:
             self._note(f"refused: {refused}")
+            self.reached[refused.reason.name] += 1
             return False
         finally:
             self.history.check(member)
@@ -602,20 +619,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run simulated cells.")
     parser.add_argument("seed", type=int, nargs="?", help="show every event of this run")
     parser.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "COUNT"))
+    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
     arguments = parser.parse_args()
     if arguments.seed is not None:
         Simulation(arguments.seed, show=True).run()
-    first, count = arguments.seeds or (0, 100)
+    else:
+        sys.exit(try_seeds(*(arguments.seeds or (0, 100)), arguments.stop))
+
+
+def try_seeds(first: int, count: int, stop: bool) -> bool:
+    """Run these seeds, and say which fail. True if any did."""
     failed = 0
-    for seed in range(first, first + count if arguments.seed is None else first):
+    for seed in range(first, first + count):
         try:
             Simulation(seed).run()
         except Violation as violation:
             failed += 1
             print(str(violation).splitlines()[-2], f"(seed {seed})", flush=True)
-    if arguments.seed is None:
-        print(f"{count} seeds, {failed} failed")
-    sys.exit(bool(failed))
+            if stop:
+                break
+    print(f"{count} seeds, {failed} failed")
+    return bool(failed)
 
 
 if __name__ == "__main__":

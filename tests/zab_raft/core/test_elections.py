@@ -16,7 +16,12 @@ from znoded.zab_raft.core.messages import (
     HardState,
     Heartbeat,
     HeartbeatResponse,
+    InstallSnapshot,
     Message,
+    ReadRequest,
+    ReadResponse,
+    Snapshot,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -219,6 +224,39 @@ def test_s7_a_higher_term_makes_a_follower(role: Role) -> None:
     assert cell[1].role is role
     cell.step(Heartbeat(2, 1, 9, 0, 0))
     assert (cell[1].role, cell[1].term, cell[1].leader) == (Role.FOLLOWER, 9, 2)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AppendRequest(2, 1, 9, 0, 0, (), 0),
+        AppendResponse(2, 1, 9, 0),
+        AppendResponse(2, 1, 9, 0, rejected=True),
+        Heartbeat(2, 1, 9, 0, 0),
+        HeartbeatResponse(2, 1, 9, 0),
+        vote(2, 1, 9, granted=False),
+        vote(2, 1, 9, granted=False, pre_vote=True),
+        InstallSnapshot(2, 1, 9, Snapshot(0, 0, Configuration())),
+        TimeoutNow(2, 1, 9),
+        ReadRequest(2, 1, 9, 1),
+        ReadResponse(2, 1, 9, 1, 0, refused=True),
+        vote_request(2, 1, 9, transfer=True),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_b30_every_message_of_a_higher_term_ends_a_leadership(message: Message) -> None:
+    cell = Cell()
+    cell.elect(1)
+    cell.step(message)
+    assert (cell[1].role, cell[1].term) == (Role.FOLLOWER, 9)
+
+
+@pytest.mark.parametrize("message", [vote_request(2, 1, 9, pre_vote=True), vote(2, 1, 9, pre_vote=True)])
+def test_l2_a_pre_vote_ends_no_leadership(message: Message) -> None:
+    cell = Cell()
+    cell.elect(1)
+    cell.step(message)
+    assert (cell[1].role, cell[1].term) == (Role.LEADER, 1)
 
 
 def test_a_candidate_that_most_refuse_follows() -> None:

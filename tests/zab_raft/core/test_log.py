@@ -18,7 +18,9 @@ THREE = Configuration.of([1, 2, 3])
 
 
 def entries_of(terms: Sequence[int], first_index: int = 1) -> list[Entry]:
-    return [Entry(index, term, EntryKind.COMMAND, b"%d.%d" % (index, term)) for index, term in enumerate(terms, first_index)]
+    return [
+        Entry(index, term, EntryKind.COMMAND, b"%d.%d" % (index, term)) for index, term in enumerate(terms, first_index)
+    ]
 
 
 def log_of(terms: Sequence[int], committed: int = 0, base: int = 0, base_term: int = 0) -> RaftLog:

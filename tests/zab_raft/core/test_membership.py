@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.zab_raft.core.cell import Cell
+from tests.zab_raft.core.cell import Cell, Filter
 from znoded.zab_raft.core.conf_change import LEAVE_JOINT, ChangeKind, ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.errors import InvariantBroken, Reason, Refused
@@ -66,7 +66,7 @@ def change_entry(index: int, term: int, what: ConfChange) -> Entry:
     return Entry(index, term, EntryKind.CONFIGURATION, what.encode())
 
 
-def among(*members: int) -> object:
+def among(*members: int) -> Filter:
     return lambda message: {message.sender, message.to} <= set(members)
 
 
@@ -173,7 +173,7 @@ def test_m6_b35_a_change_and_the_commit_of_the_last_one_are_stored_together() ->
     cell = Cell()
     cell.elect(1)
     change(cell, 1, ConfChange.of(learn(4)))
-    cell.settle(among(1, 2))  # type: ignore[arg-type]
+    cell.settle(among(1, 2))
     cell.take()
     change(cell, 1, ConfChange.of(learn(5)))
     cell.take()
@@ -181,7 +181,7 @@ def test_m6_b35_a_change_and_the_commit_of_the_last_one_are_stored_together() ->
     cell.tick(1)
     member = cell.members[3]
     member.syncs = False
-    cell.settle(among(1, 3))  # type: ignore[arg-type]
+    cell.settle(among(1, 3))
     for ready in member.writes:
         changes = [entry.index for entry in ready.entries if entry.kind is EntryKind.CONFIGURATION]
         assert all(index <= ready.hard_state.commit for index in changes[:-1])
@@ -215,7 +215,7 @@ def test_m7_s11_a_leader_that_is_being_removed_does_not_count_itself() -> None:
     cell.settle()
     assert configurations(cell)[1] == "voters=(3) outgoing=(1 2 3)"
     cell.propose(1, b"a")
-    cell.settle(among(1, 2))  # type: ignore[arg-type]
+    cell.settle(among(1, 2))
     assert cell[1].committed_index == 2, "two of the three, but none of the one"
     cell.settle()
     assert cell[1].committed_index == 3
@@ -309,7 +309,7 @@ def test_m2_a_joint_commit_needs_both_halves() -> None:
     cell.settle()
     cell.propose(1, b"a")
     assert cell[1].committed_index == 2, "all of the one voter, one of the three"
-    cell.settle(among(1, 3))  # type: ignore[arg-type]
+    cell.settle(among(1, 3))
     assert cell[1].committed_index == 3
 
 
@@ -321,7 +321,7 @@ def test_m2_a_joint_election_needs_both_halves() -> None:
     for member in cell.members.values():
         member.node.forget_leader()
     cell.do(2, lambda node: node.campaign())
-    cell.settle(among(2, 3, 4, 5))  # type: ignore[arg-type]
+    cell.settle(among(2, 3, 4, 5))
     assert cell[2].role is Role.PRE_CANDIDATE, "four of five, but one of the new two"
     cell.step(VoteResponse(1, 2, 2, True, True, 2, 1))
     assert cell[2].role is Role.CANDIDATE
@@ -415,13 +415,13 @@ def test_l17_a_quorum_can_need_a_learner_that_was_promoted_unaware() -> None:
     cell = Cell([1, 2], learners=[3])
     cell.elect(1)
     change(cell, 1, ConfChange.of(add(3)))
-    cell.settle(among(1, 2))  # type: ignore[arg-type]
+    cell.settle(among(1, 2))
     cell.take()
     assert cell[2].configuration.voters == {1, 2, 3}
     assert cell[3].configuration.voters == {1, 2}
     cell.tick(2, 20)
     cell.tick(3, 20)
-    cell.settle(among(2, 3))  # type: ignore[arg-type]
+    cell.settle(among(2, 3))
     assert cell[2].role is Role.LEADER
     assert cell[3].configuration.voters == {1, 2, 3}
 

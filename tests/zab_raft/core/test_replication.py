@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.zab_raft.core.cell import Cell
+from tests.zab_raft.core.cell import Cell, Filter
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.errors import InvariantBroken, LostTail, Reason, Refused
 from znoded.zab_raft.core.messages import (
@@ -36,7 +36,7 @@ def with_log(cell: Cell, member: int, terms: list[int], term: int | None = None,
     cell.add(member, Configuration.of(cell.members), entries, state)
 
 
-def without(member: int) -> object:
+def without(member: int) -> Filter:
     return lambda message: member not in (message.sender, message.to)
 
 
@@ -253,7 +253,7 @@ def test_s12_a_heartbeat_tells_no_more_than_the_member_has() -> None:
     cell = Cell()
     cell.elect(1)
     cell.propose(1, b"a")
-    cell.settle(without(3))  # type: ignore[arg-type]
+    cell.settle(without(3))
     cell.take()
     cell.tick(1)
     commits = {message.to: message.commit for message in cell.take() if isinstance(message, Heartbeat)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -16,6 +17,19 @@ FAILED_ONCE: tuple[int, ...] = ()
 @pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(SEEDS)])
 def test_a_simulated_cell_keeps_every_invariant_and_comes_back(seed: int) -> None:
     Simulation(seed).run()
+
+
+def test_the_seeds_try_what_they_are_meant_to_try() -> None:
+    reached: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        run = Simulation(seed)
+        run.run()
+        reached += run.reached
+    wanted = {
+        "crash", "lost write", "read", "failed read", "cut of the log", "snapshot", "change", "joint change",
+        "removed leader", "TimeoutNow", "ReadRequest", "TRANSFERRING", "TAIL_FULL", "CHANGE_PENDING", "BAD_CHANGE",
+    }  # fmt: skip
+    assert wanted <= reached.keys()
 
 
 @pytest.mark.parametrize("seed", [3, 8])

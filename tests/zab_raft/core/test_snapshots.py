@@ -152,6 +152,20 @@ def test_a_member_that_was_silent_gets_no_snapshot() -> None:
     assert snapshots(cell.take()) == []
 
 
+@pytest.mark.parametrize(("next_index", "kind"), [(5, AppendRequest), (4, InstallSnapshot)])
+def test_b15_an_append_reaches_back_to_the_snapshot_and_no_further(next_index: int, kind: type[Message]) -> None:
+    cell = lagging()
+    cell.take()
+    progress = cell[1].progress[3]
+    progress.snapshot_failed()
+    progress.next_index = next_index
+    cell.propose(1, b"e")
+    sent = [message for message in cell.take() if message.to == 3]
+    assert [type(message) for message in sent] == [kind]
+    if isinstance(sent[0], AppendRequest):
+        assert (sent[0].previous_index, sent[0].previous_term) == (4, 1)
+
+
 def test_b16_a_snapshot_changes_neither_term_nor_vote() -> None:
     cell = Cell()
     cell.add(3, THREE, hard_state=HardState(7, 2, 0))
