@@ -508,8 +508,8 @@ MUTANTS = [
     Mutant(
         "writes-are-reported-out-of-order",
         "node.py",
-        "            if ready.number != self._numbers_stored + 1:\n",
-        "            if False:\n",
+        "        if ready.number != self._numbers_stored + 1:\n",
+        "        if False:\n",
     ),
     Mutant(
         "a-failed-member-goes-on",

@@ -46,6 +46,7 @@ class Leadership:
         self._reads = ReadQueue(raft.options.reads)
         self._tail = Inflights(UNCOUNTED, raft.options.tail_bytes)
         self._pending_change = raft.log.last_index
+        self._commit_is_news = False
         self._heartbeat_elapsed = 0
         self._check_elapsed = 0
         self._transfer_elapsed = 0
@@ -197,6 +198,17 @@ class Leadership:
             self._probe()
         self._confirm_reads()
 
+    def tell_commit(self) -> None:
+        """Send an append, though it be empty, to those that can learn from it how far the log is committed.
+
+        Called once for all that came in meanwhile: most often the commit travels with the next entries.
+        """
+        if self._commit_is_news:
+            self._commit_is_news = False
+            for member, progress in self.progress.items():
+                if progress.lacks_commit(self._log.committed):
+                    self._send_append(member, even_if_empty=True)
+
     def leave_joint(self) -> None:
         """Leave a joint configuration that is to be left by itself, once it is applied; one try at a time."""
         if not self._raft.configuration.auto_leave or self.transferee or not self._committed_in_term:
@@ -219,7 +231,7 @@ class Leadership:
             return False
         self._log.commit_to(index)
         self._tail.free_to(index)
-        self._tell_commit()
+        self._commit_is_news = True
         self._begin_reads()
         return True
 
@@ -243,10 +255,6 @@ class Leadership:
         for member, progress in self.progress.items():
             if progress.mode is Mode.PROBE:
                 self._send_append(member, even_if_empty=True)
-
-    def _tell_commit(self) -> None:
-        for member in self.progress:
-            self._send_append(member, even_if_empty=True)
 
     def _fill_window(self, member: int) -> None:
         while self._send_append(member, even_if_empty=False):
@@ -320,8 +328,8 @@ class Leadership:
         else:
             progress.window.free_to(response.index)
         progress.check()
-        if not self._advance_commit() and progress.lacks_commit(self._log.committed):
-            self._send_append(response.sender, even_if_empty=True)
+        self._advance_commit()
+        self._commit_is_news = True
         self._fill_window(response.sender)
         self._finish_transfer(response.sender)
 

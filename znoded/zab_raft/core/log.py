@@ -30,8 +30,7 @@ class RaftLog:
 
     @property
     def last_index(self) -> int:
-        index = self.unstable.last_index
-        return self.stored.last_index if index is None else index
+        return self.unstable.last_index
 
     @property
     def last_term(self) -> int:
@@ -47,11 +46,12 @@ class RaftLog:
 
     def term(self, index: int) -> int | None:
         """The term of an entry; None if it is gone or not there yet."""
-        term = self.unstable.term(index)
-        if term is not None:
-            return term
-        if index >= self.unstable.offset or index < self.first_index - 1:
-            return None
+        unstable = self.unstable
+        place = index - unstable.offset
+        if place >= 0:
+            return unstable.entries[place].term if place < len(unstable.entries) else None
+        if unstable.snapshot:
+            return unstable.snapshot.term if index == unstable.snapshot.index else None
         return self.stored.term(index)
 
     def matches(self, index: int, term: int) -> bool:

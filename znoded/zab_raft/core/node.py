@@ -17,9 +17,9 @@ A CoreFailure from any call is the end of this member: no further call is taken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
@@ -32,9 +32,11 @@ from znoded.zab_raft.core.progress import Progress
 from znoded.zab_raft.core.raft import Raft, Role
 from znoded.zab_raft.core.stored import StoredLog
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+
+class Ready(NamedTuple):
     """What is to be done now. `number` counts the Readies to store, `log_end` is where the log ends with this one.
 
     `hard_state` is always the present one. A change of its commit alone is no reason to store.
@@ -51,6 +53,22 @@ class Ready:
     failed_reads: Sequence[int]
     messages: Sequence[Message]
     messages_after_sync: Sequence[Message]
+
+
+def _unless_failed(call: Callable[Concatenate[Node, P], T]) -> Callable[Concatenate[Node, P], T]:
+    """A call that is not taken after a CoreFailure, which may have left anything half done."""
+
+    @wraps(call)
+    def checked(self: Node, /, *arguments: P.args, **named: P.kwargs) -> T:
+        if self._failure:
+            raise self._failure
+        try:
+            return call(self, *arguments, **named)
+        except CoreFailure as failure:
+            self._failure = failure
+            raise
+
+    return checked
 
 
 class Node:
@@ -72,7 +90,7 @@ class Node:
         options: Options | None = None,
     ) -> None:
         self.raft = Raft(member, stored, hard_state, options or Options(), random_below)
-        self._stored_state = hard_state
+        self._stored_vote = hard_state.term, hard_state.vote
         self._numbers_taken = 0
         self._numbers_stored = 0
         self._applying = Inflights(UNCOUNTED, self.raft.options.applying_bytes)
@@ -136,26 +154,27 @@ class Node:
 
     # What happens to it
 
+    @_unless_failed
     def step(self, message: Message) -> None:
         """A message came from another member."""
-        with self._alive():
-            self.raft.step(message)
+        self.raft.step(message)
 
+    @_unless_failed
     def tick(self) -> None:
         """One tick of monotonic time passed. After a pause, at most one is told."""
-        with self._alive():
-            self.raft.tick()
+        self.raft.tick()
 
+    @_unless_failed
     def campaign(self) -> None:
         """Try to become leader, if the others would have it so."""
-        with self._alive():
-            self.raft.campaign()
+        self.raft.campaign()
 
+    @_unless_failed
     def forget_leader(self) -> None:
         """The leader is known to be gone, for instance because its process closed the connection."""
-        with self._alive():
-            self.raft.forget_leader()
+        self.raft.forget_leader()
 
+    @_unless_failed
     def propose(self, commands: Sequence[bytes]) -> int:
         """Append commands to the log of this leader; the index of the first. They can be lost with its leadership.
 
@@ -163,96 +182,65 @@ class Node:
         """
         if not commands:
             raise ValueError("no commands are proposed")
-        with self._alive():
-            return self._leadership().propose(commands)
+        return self._leadership().propose(commands)
 
+    @_unless_failed
     def propose_change(self, change: ConfChange) -> int:
         """Append a change of the configuration; its index. It takes effect when it is applied. Raises Refused."""
-        with self._alive():
-            return self._leadership().propose_change(change)
+        return self._leadership().propose_change(change)
 
+    @_unless_failed
     def read_index(self, context: int) -> None:
         """Have a read confirmed: `context` comes back in `reads` when it may be served, or in `failed_reads`.
 
         Raises Refused.
         """
-        with self._alive():
-            self.raft.read_index(context)
+        self.raft.read_index(context)
 
+    @_unless_failed
     def transfer_leader(self, target: int) -> None:
         """Hand this leadership over. Until that ends, proposals are refused. Raises Refused."""
-        with self._alive():
-            self._leadership().transfer(target)
+        self._leadership().transfer(target)
 
+    @_unless_failed
     def unreachable(self, member: int) -> None:
         """What was sent to the member last may be lost."""
-        with self._alive():
-            if self.raft.leadership:
-                self.raft.leadership.unreachable(member)
+        if self.raft.leadership:
+            self.raft.leadership.unreachable(member)
 
+    @_unless_failed
     def snapshot_progressed(self, member: int) -> None:
         """The member took a part of the snapshot that is streamed to it."""
-        with self._alive():
-            if self.raft.leadership:
-                self.raft.leadership.snapshot_progressed(member)
+        if self.raft.leadership:
+            self.raft.leadership.snapshot_progressed(member)
 
+    @_unless_failed
     def snapshot_finished(self, member: int, delivered: bool) -> None:
         """The stream of a snapshot to the member ended."""
-        with self._alive():
-            if self.raft.leadership:
-                self.raft.leadership.snapshot_finished(member, delivered)
+        if self.raft.leadership:
+            self.raft.leadership.snapshot_finished(member, delivered)
 
+    @_unless_failed
     def compact(self, snapshot: Snapshot, keep_from: int) -> None:
         """A checkpoint is durable, under the name that `snapshot()` gave; entries before `keep_from` are forgotten."""
-        with self._alive():
-            if snapshot.index < self.raft.log.stored.snapshot.index:
-                return  # one from the leader overtook it
-            self.raft.log.stored.compact(snapshot, keep_from)
-            if self.raft.leadership:
-                self.raft.leadership.checkpoint_wanted = False
+        if snapshot.index < self.raft.log.stored.snapshot.index:
+            return  # one from the leader overtook it
+        self.raft.log.stored.compact(snapshot, keep_from)
+        if self.raft.leadership:
+            self.raft.leadership.checkpoint_wanted = False
 
     # What it wants done
 
+    @_unless_failed
     def ready(self) -> Ready | None:
         """What is to be done next, each thing once; None if there is nothing."""
-        with self._alive():
-            return self._next_ready()
-
-    def stored(self, ready: Ready) -> None:
-        """Everything of the Ready, and of all before it, is durable."""
-        with self._alive():
-            if ready.number != self._numbers_stored + 1:
-                raise InvariantBroken(f"Ready {ready.number} is stored behind Ready {self._numbers_stored}")
-            self._numbers_stored += 1
-            if ready.snapshot:
-                self._changes.clear()
-                self.raft.log.snapshot_stable(ready.snapshot)
-                self._applying.free_to(ready.snapshot.index)
-            if ready.entries:
-                self.raft.log.stored.append(ready.entries)
-            self.raft.stored(ready.hard_state.term, *ready.log_end)
-
-    def applied(self, index: int) -> None:
-        """The machine has applied everything up to `index`."""
-        with self._alive():
-            log = self.raft.log
-            if index <= log.applied or log.unstable.snapshot:
-                return  # a snapshot takes, or took, the place of what was applied
-            log.applied_to(index)
-            self._applying.free_to(index)
-            while self._changes and self._changes[0].index <= index:
-                self.raft.apply_change(self._changes.popleft())
-            self.raft.applied()
-
-    def _next_ready(self) -> Ready | None:
         raft = self.raft
+        if raft.leadership:
+            raft.leadership.tell_commit()
         snapshot = raft.log.unstable.take_snapshot()
         # A snapshot is stored by itself: the machine is replaced, and nothing else changes with it.
         entries = [] if snapshot else raft.log.unstable.take_entries()
-        log_end = (snapshot.index, snapshot.term) if snapshot else (raft.log.last_index, raft.log.last_term)
-        hard_state = HardState(raft.term, raft.vote, min(raft.log.committed, log_end[0]))
-        voted = hard_state[:2] != self._stored_state[:2]
-        writes = bool(snapshot or entries or voted)
+        writes = bool(snapshot or entries or (raft.term, raft.vote) != self._stored_vote)
         messages, raft.messages = raft.messages, []
         after_sync, raft.messages_after_sync = raft.messages_after_sync, []
         if after_sync and not writes and self._numbers_taken == self._numbers_stored:
@@ -263,12 +251,13 @@ class Node:
         failed_reads, raft.failed_reads = raft.failed_reads, []
         if not (must_store or committed or reads or failed_reads or messages):
             return None
+        log_end = (snapshot.index, snapshot.term) if snapshot else (raft.log.last_index, raft.log.last_term)
         if must_store:
             self._numbers_taken += 1
-            self._stored_state = hard_state
+            self._stored_vote = raft.term, raft.vote
         return Ready(
             self._numbers_taken if must_store else 0,
-            hard_state,
+            HardState(raft.term, raft.vote, min(raft.log.committed, log_end[0])),
             log_end,
             must_store,
             snapshot,
@@ -279,6 +268,32 @@ class Node:
             messages,
             after_sync,
         )
+
+    @_unless_failed
+    def stored(self, ready: Ready) -> None:
+        """Everything of the Ready, and of all before it, is durable."""
+        if ready.number != self._numbers_stored + 1:
+            raise InvariantBroken(f"Ready {ready.number} is stored behind Ready {self._numbers_stored}")
+        self._numbers_stored += 1
+        if ready.snapshot:
+            self._changes.clear()
+            self.raft.log.snapshot_stable(ready.snapshot)
+            self._applying.free_to(ready.snapshot.index)
+        if ready.entries:
+            self.raft.log.stored.append(ready.entries)
+        self.raft.stored(ready.hard_state.term, *ready.log_end)
+
+    @_unless_failed
+    def applied(self, index: int) -> None:
+        """The machine has applied everything up to `index`."""
+        log = self.raft.log
+        if index <= log.applied or log.unstable.snapshot:
+            return  # a snapshot takes, or took, the place of what was applied
+        log.applied_to(index)
+        self._applying.free_to(index)
+        while self._changes and self._changes[0].index <= index:
+            self.raft.apply_change(self._changes.popleft())
+        self.raft.applied()
 
     def _take_committed(self) -> list[Entry]:
         if self._applying.full:
@@ -307,13 +322,3 @@ class Node:
         if self.raft.leadership is None:
             raise Refused(Reason.NOT_LEADER, f"the leader is {self.raft.leader}" if self.raft.leader else "")
         return self.raft.leadership
-
-    @contextmanager
-    def _alive(self) -> Iterator[None]:
-        if self._failure:
-            raise self._failure
-        try:
-            yield
-        except CoreFailure as failure:
-            self._failure = failure
-            raise

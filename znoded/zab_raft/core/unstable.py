@@ -22,24 +22,16 @@ class Unstable:
         self._writing_snapshot = False
 
     @property
-    def last_index(self) -> int | None:
-        """That of the last entry or of the snapshot; None if there is neither."""
-        if self.entries:
-            return self.offset + len(self.entries) - 1
-        return self.snapshot.index if self.snapshot else None
-
-    def term(self, index: int) -> int | None:
-        """The term of an entry here, or of the snapshot's."""
-        if 0 <= index - self.offset < len(self.entries):
-            return self.entries[index - self.offset].term
-        return self.snapshot.term if self.snapshot and self.snapshot.index == index else None
+    def last_index(self) -> int:
+        """That of the last entry; without entries, the one before them."""
+        return self.offset + len(self.entries) - 1
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Put entries at their indexes; what was at or behind the first of them is gone."""
         first = entries[0].index
         place = first - self.offset
         if place > len(self.entries):
-            raise InvariantBroken(f"entries from {first} leave a gap behind {self.offset + len(self.entries) - 1}")
+            raise InvariantBroken(f"entries from {first} leave a gap behind {self.last_index}")
         if place == len(self.entries):
             self.entries += entries
         elif place <= 0:
