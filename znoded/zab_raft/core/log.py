@@ -64,6 +64,7 @@ class RaftLog:
     def slice(self, first_index: int, end_index: int, most_bytes: int) -> list[Entry]:
         """Entries from `first_index` to before `end_index`; of several, no more than `most_bytes`."""
         offset = self.unstable.offset
+        end_index = min(end_index, first_index + most_bytes // ENTRY_OVERHEAD_BYTES + 1)  # no more can fit
         entries: list[Entry] = []
         if first_index < min(end_index, offset):
             entries = self.stored.slice(first_index, min(end_index, offset))

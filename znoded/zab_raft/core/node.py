@@ -166,7 +166,11 @@ class Node:
 
     @_unless_failed
     def campaign(self) -> None:
-        """Try to become leader, if the others would have it so."""
+        """Try to become leader, if the others would have it so.
+
+        Members that learn at the same time of a leader's end are not to campaign at the same time: two that stand in
+        one term take the votes from each other, and wait for an election timeout.
+        """
         self.raft.campaign()
 
     @_unless_failed
