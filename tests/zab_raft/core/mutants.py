@@ -136,6 +136,12 @@ MUTANTS = [
         "        ):\n",
     ),
     Mutant(
+        "commit-is-never-told",
+        "leadership.py",
+        "        self._tail.free_to(index)\n        self._commit_is_news = True\n",
+        "        self._tail.free_to(index)\n",
+    ),
+    Mutant(
         "stale-write-marks-the-log-stable",
         "raft.py",
         "        if term != self.term:\n            return\n        self.log.stable_to",
@@ -554,7 +560,8 @@ def survives(mutant: Mutant, directory: Path, module: list[str]) -> bool:
         raise RuntimeError(f"{mutant.name}: it says {ran.stdout.decode()[-2000:]}")
     if ran.returncode:
         failed = [line for line in ran.stdout.decode().splitlines() if line.startswith(("FAILED", "Violation"))]
-        print(f"killed    {mutant.name} by {failed[0].split(' - ')[0] if failed else '?'}", flush=True)
+        by = failed[0].split(" - ")[0].removeprefix("FAILED ") if failed else "?"
+        print(f"killed    {mutant.name} by {by}", flush=True)
     return ran.returncode == 0
 
 
