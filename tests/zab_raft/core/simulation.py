@@ -50,6 +50,8 @@ class Trouble:
     pause: int
     cut: int
     change: int
+    elect: int
+    report_delay: int
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Trouble:
@@ -67,6 +69,8 @@ class Trouble:
             pause=chance.choice((0, 1, 3)),
             cut=chance.choice((0, 1, 4)),
             change=chance.choice((0, 2, 6)),
+            elect=chance.choice((1, 1, 8)),
+            report_delay=chance.choice((0, 0, 60)),
         )
 
 
@@ -118,6 +122,7 @@ class Member:
         self.applied = 0
         self.writes: deque[Ready] = deque()
         self.syncing = 0
+        self.to_report: deque[Ready] = deque()
         self.to_apply: deque[Entry] = deque()
         self.arrived: dict[int, bytes] = {}
         self.proposals: dict[int, bytes] = {}
@@ -242,6 +247,7 @@ class Simulation:
         member.held.clear()
         member.writes.clear()
         member.syncing = 0
+        member.to_report.clear()
         member.to_apply.clear()
         member.arrived.clear()
         member.proposals.clear()
@@ -312,18 +318,26 @@ class Simulation:
         member.syncing = 0
         for ready in done:
             self._write(member, ready)
-        for ready in done:
-            self._report_write(member, ready)
-            self.history.check(member)
+            for message in ready.messages_after_sync:
+                self._send(member, message)
+        member.to_report += done
+        if self.trouble.report_delay:
+            delay = self.chance.randint(1, self.trouble.report_delay)
+            self._on(member, delay, "reported", lambda: self._report(member))
+        else:
+            self._report(member)
         if member.writes:
             self._begin_sync(member)
+
+    def _report(self, member: Member) -> None:
+        while member.to_report:
+            self._report_write(member, member.to_report.popleft())
+            self.history.check(member)
 
     def _report_write(self, member: Member, ready: Ready) -> None:
         if ready.snapshot:
             member.to_apply.clear()
             member.digest, member.applied = member.disk.digest, ready.snapshot.index
-        for message in ready.messages_after_sync:
-            self._send(member, message)
         member.alive.stored(ready)
 
     def _apply(self, member: Member) -> None:
@@ -391,8 +405,8 @@ class Simulation:
             (trouble.pause, self._pauses_or_resumes),
             (trouble.cut, self._cuts_or_heals),
             (trouble.change, self._changes_members),
-            (1, self._hands_over),
-            (1, self._campaigns),
+            (trouble.elect, self._hands_over),
+            (trouble.elect, self._campaigns),
             (1, self._reports),
         ]
         chosen = self.chance.choices([act for _, act in kinds], [weight for weight, _ in kinds])[0]
@@ -540,10 +554,10 @@ class Simulation:
         running = self._running()
         if not running:
             return
-        member = self.chance.choice(running)
         if self.chance.random() < 0.5:
-            self._asked(member, "forgets its leader", lambda node: node.forget_leader())
-        self._asked(member, "campaigns", lambda node: node.campaign())
+            for member in running:
+                self._asked(member, "forgets its leader", lambda node: node.forget_leader())
+        self._asked(self.chance.choice(running), "campaigns", lambda node: node.campaign())
 
     def _reports(self) -> None:
         leader = self._leader()

@@ -159,6 +159,19 @@ def test_l15_a_leader_with_a_slow_disk_does_not_hold_up_the_others() -> None:
     assert cell.members[2].commands == [b"a"]
 
 
+def test_a_commit_that_the_leaders_own_disk_completes_is_told() -> None:
+    cell = Cell([1, 2])
+    cell.elect(1)
+    cell.members[1].syncs = False
+    cell.propose(1, b"a")
+    cell.settle()
+    assert cell[1].committed_index == 1
+    cell.members[1].sync()
+    cell.members[1].pump()
+    cell.settle()
+    assert cell[2].committed_index == 2
+
+
 def test_d9_what_is_committed_is_applied_only_when_it_is_durable_here() -> None:
     cell = Cell()
     cell.elect(1)
