@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 KILLS ?= 200
+SEEDS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench interop crash news
+.PHONY: help run test lint bench interop crash sim mutants news
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/'
@@ -30,6 +31,12 @@ interop: $(VENV)/installed-interop ## foreign clients, those that are installed;
 crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
 	$(BIN)/python -m pytest -m 'crash or slow'
 	$(BIN)/python -m tests.crash.kill_under_load --rounds $(KILLS)
+
+sim: $(VENV)/installed-test ## simulated cells under trouble; SEEDS=1000 says how many, from a new first seed each time
+	$(BIN)/python -m tests.zab_raft.core.simulation --seeds $$(date +%s) $(SEEDS)
+
+mutants: $(VENV)/installed-test ## take out each guard of the Raft core: the tests have to notice
+	$(BIN)/python -m tests.zab_raft.core.mutants
 
 bench: $(VENV)/installed-test ## speed beside ZooKeeper, see docs/performance.md
 	$(BIN)/python -m bench
