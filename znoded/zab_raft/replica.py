@@ -224,6 +224,7 @@ class Replica:
         self._log_thread.append(batch)
 
     def _synced(self, batch: Batch) -> None:
+        self._flush()  # first, so that the disk works while the batch is applied
         try:
             self._machine.apply_batch(batch.first_index, batch.commands)
         except Exception as error:
@@ -231,10 +232,6 @@ class Replica:
             return
         self.applied_index = batch.last_index
         self._applied_term = batch.hard_state.term
-        # Not at once, but when the reactor has looked for new requests: those of clients that were just answered are
-        # there by then, and what a batch costs is shared by more of them. A second call from the first does that, since
-        # calls that are due run before the reactor looks.
-        self._reactor.callLater(0, self._reactor.callLater, 0, self._flush)
         if self._machine.dirty_bytes >= self._options.checkpoint_bytes and not self._checkpoint_is_stuck:
             self._checkpoint()
 
