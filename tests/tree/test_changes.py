@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.world import CHANGED, CHILDREN, CREATED, DELETED, EPHEMERAL, Client, World
-from znoded.tree.changes import CHUNK_CHANGES, Change, RecentChanges
+from znoded.tree.changes import CHUNK_CHANGES, CHUNK_PATH_BYTES, Change, RecentChanges
 
 ENTRY_BYTES = 8 + 1 + 4
 
@@ -148,3 +148,17 @@ def test_after_any_mix_of_good_and_failed_checkpoints_nothing_is_lost(steps: lis
     floor = changes.floor_zxid
     assert all_of(loaded(table, floor), floor) == all_of(changes, floor)
     assert all_of(changes, floor) == [(n, CHANGED, b"/a") for n in range(floor + 1, zxid + 1)]
+
+
+def test_long_paths_that_were_taken_back_do_not_fill_a_chunk() -> None:
+    changes = RecentChanges(limit_bytes=1 << 20)
+    path = b"/" + b"n" * (CHUNK_PATH_BYTES // 2)
+    for zxid in range(1, 5):
+        changes.add(zxid, CREATED, path)
+        changes.forget(zxid)
+    changes.add(5, CREATED, path)
+    changes.add(6, CREATED, b"/a")
+    assert len(changes.take_dirty()) == 1
+    changes.add(7, CREATED, path)
+    changes.add(8, CREATED, b"/b")
+    assert len(changes.take_dirty()) == 2

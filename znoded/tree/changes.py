@@ -17,7 +17,7 @@ Change: TypeAlias = tuple[int, int, bytes]
 
 #: How many changes are kept as they are, to be cheap to append to, before they are packed.
 CHUNK_CHANGES = 1024
-#: The same for their paths, which can be long. Only a path longer than this gives reason to add them up.
+#: The same for their paths, of which only those longer than this can make a chunk large.
 CHUNK_PATH_BYTES = 256 * 1024
 LONG_PATH_BYTES = CHUNK_PATH_BYTES // CHUNK_CHANGES
 LIMIT_BYTES = 16 * 1024 * 1024
@@ -44,6 +44,7 @@ class RecentChanges:
         self._chunks: dict[int, bytes] = {}  # by the first zxid in each
         self._chunks_bytes = 0
         self._newest: list[Change] = []  # what will be the next chunk
+        self._long_paths_bytes = 0
         self._is_full = False  # the next change of another zxid begins another chunk
         self._newest_stored_zxid = 0  # how far of it the last checkpoint has
         self._dirty: set[int] = set()  # chunks that the last checkpoint does not have, or has although they are dropped
@@ -54,14 +55,19 @@ class RecentChanges:
         if self._is_full and newest[-1][0] != zxid:
             self._close_chunk()
         newest.append((zxid, event_type, path))
-        if len(newest) >= CHUNK_CHANGES or len(path) > LONG_PATH_BYTES:
+        if len(path) > LONG_PATH_BYTES:
+            self._long_paths_bytes += len(path)
+            self._weigh()
+        elif len(newest) >= CHUNK_CHANGES:
             self._weigh()
 
     def forget(self, zxid: int) -> None:
         """Take back the changes of `zxid`, which are the last."""
         newest = self._newest
         while newest and newest[-1][0] == zxid:
-            newest.pop()
+            path = newest.pop()[2]
+            if len(path) > LONG_PATH_BYTES:
+                self._long_paths_bytes -= len(path)
         self._weigh()
 
     def since(self, zxid: int) -> Iterator[Change] | None:
@@ -109,8 +115,7 @@ class RecentChanges:
         self.floor_zxid = floor_zxid
 
     def _weigh(self) -> None:
-        newest = self._newest
-        self._is_full = len(newest) >= CHUNK_CHANGES or sum(len(path) for _, _, path in newest) >= CHUNK_PATH_BYTES
+        self._is_full = len(self._newest) >= CHUNK_CHANGES or self._long_paths_bytes >= CHUNK_PATH_BYTES
 
     def _close_chunk(self) -> None:
         """Pack the newest changes, all of them: a chunk never ends within the changes of one zxid."""
@@ -119,6 +124,7 @@ class RecentChanges:
         self._chunks_bytes += len(self._chunks[first_zxid])
         self._dirty.add(first_zxid)
         self._newest.clear()
+        self._long_paths_bytes = 0
         self._is_full = False
         while self._chunks_bytes > self._limit_bytes:
             first_zxid = next(iter(self._chunks))

@@ -31,8 +31,6 @@ from znoded.tree.set_data import set_data
 from znoded.tree.sweep import delete_container
 from znoded.tree.undo import Undo
 
-__all__ = ["Event", "Tree", "TreeOptions"]
-
 #: An event type, the path, and the ACL that a watcher needs READ by (None: the open one).
 Event: TypeAlias = tuple[int, bytes, Acls | None]
 #: Session id, attach, sequence, error code, reply record (empty if there was an error).
