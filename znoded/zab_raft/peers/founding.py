@@ -1,0 +1,110 @@
+"""How a blank member comes into a cell: who founds a new one, and who joins the one that is there. Pure.
+
+A blank member asks all others of its table, in rounds. If any says why it may not come in, it does not; if any welcomes
+it, it joins that cell. The lowest-numbered voter founds a new cell when a majority of the voters, itself included, is
+blank and has the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Table(NamedTuple):
+    """The members in the configuration of a blank member: `digest` differs when anything in it does.
+
+    `voters` are member numbers; `addresses` are member number -> "host:port", all members, its own included.
+    """
+
+    digest: bytes
+    voters: frozenset[int]
+    addresses: Mapping[int, str]
+
+
+class Blank(NamedTuple):
+    """An answer: I am blank too, and this is my table's digest."""
+
+    digest: bytes
+
+
+class Welcome(NamedTuple):
+    """An answer: you belong to this cell under this raft id. `roster` is the one the cell was founded with, encoded.
+
+    `founding`: the member was in the cell from its beginning, and begins with the snapshot of index 0; otherwise with
+    the empty configuration. `members` is raft id -> (member number, "host:port") as of now, `highest_id` the greatest
+    raft id there ever was.
+    """
+
+    cell: bytes
+    raft_id: int
+    founding: bool
+    roster: bytes
+    members: Mapping[int, tuple[int, str]]
+    highest_id: int
+
+
+class Denied(NamedTuple):
+    """An answer: you may not come in, for this reason, which says what to do."""
+
+    reason: str
+
+
+Answer = Blank | Welcome | Denied
+
+
+class Found(NamedTuple):
+    """Found a new cell: draw its id, make it durable, then `Peers.adopt` it. Raft ids are the member numbers."""
+
+
+class Join(NamedTuple):
+    """Become the member that the welcome names."""
+
+    welcome: Welcome
+
+
+class Wait(NamedTuple):
+    """Nothing to do yet, because of this."""
+
+    why: str
+
+
+Decision = Found | Join | Wait
+
+
+def decide(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Decision:
+    """What the answers of one round, by member number, mean for a blank member."""
+    for number, answer in sorted(answers.items()):
+        if isinstance(answer, Denied):
+            return Wait(f"member {number} says: {answer.reason}")
+    welcomes = [answer for answer in answers.values() if isinstance(answer, Welcome)]
+    if len({(welcome.cell, welcome.raft_id) for welcome in welcomes}) > 1:
+        return Wait(f"the members do not agree on the cell: {_cells(answers)}")
+    if welcomes:
+        return Join(welcomes[0])
+    return _found(own_number, table, answers)
+
+
+def _found(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Decision:
+    others = [number for number, answer in answers.items() if answer != Blank(table.digest)]
+    if others:
+        return Wait(f"the table of members in the configuration of {_members(others)} differs from this member's")
+    if own_number != min(table.voters):
+        return Wait(f"member {min(table.voters)} has not founded the cell yet")
+    blank = table.voters & (answers.keys() | {own_number})
+    needed = len(table.voters) // 2 + 1
+    if len(blank) < needed:
+        return Wait(f"{len(blank)} of {len(table.voters)} voters are there, {needed} are needed to found the cell")
+    return Found()
+
+
+def _cells(answers: Mapping[int, Answer]) -> str:
+    return ", ".join(
+        f"member {number} is in cell {answer.cell.hex()} and knows this one as {answer.raft_id}"
+        for number, answer in sorted(answers.items())
+        if isinstance(answer, Welcome)
+    )
+
+
+def _members(numbers: Iterable[int]) -> str:
+    return ", ".join(f"member {number}" for number in sorted(numbers))
