@@ -40,7 +40,7 @@ def check_memory(member: Member, connection: ClientConnection) -> None:
     """A connection holds no more than its limits, and the one request that met them."""
     limits = member.limits
     request_bytes = limits.frame_bytes + SEGMENT_BYTES
-    assert len(connection._partial) <= request_bytes
+    assert len(connection.kept or b"") <= request_bytes
     assert len(connection.pending or ()) <= limits.outstanding_per_connection
     assert connection.waiting_bytes <= limits.outstanding_bytes_per_connection + request_bytes
     assert connection.out_bytes <= limits.queued_bytes_per_connection + OUTPUT_SLICE_BYTES

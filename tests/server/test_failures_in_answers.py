@@ -30,7 +30,7 @@ def test_a_fault_in_somebodys_turn_does_not_stop_the_line() -> None:
     house.member.pipeline._senders[Op.GET_ACL] = fail
     unlucky, other = house.client(), house.client()
     unlucky.connection.stop_reading()
-    unlucky.connection._partial += request(2, Op.GET_ACL, string(b"/"))
+    unlucky.connection.keep(request(2, Op.GET_ACL, string(b"/")))
     house.member.turns.wait(unlucky.connection)
     house.clock.advance(0)
     house.member.turns.wait(other.connection)

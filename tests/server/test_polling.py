@@ -13,7 +13,7 @@ from znoded.server.polling import SocketPoller
 
 def is_polled(port: Port) -> bool:
     before = port.transport
-    SocketPoller(MemoryReactorClock()).serve(port)
+    SocketPoller(MemoryReactorClock(), lambda received: None).serve(port)
     return port.transport is not before
 
 

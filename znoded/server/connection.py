@@ -56,8 +56,8 @@ class ClientConnection(Protocol):
     """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
 
     __slots__ = (
-        "_need_bytes", "_partial", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host",
-        "identities", "identities_record", "in_line", "is_reading", "last_latency_ms", "last_op", "last_received",
+        "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host", "identities",
+        "identities_record", "in_line", "is_reading", "kept", "last_latency_ms", "last_op", "last_received",
         "last_xid", "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl",
         "sequence", "session_id", "state", "stats", "touched", "waiting_bytes", "writes_answered",
     )  # fmt: skip
@@ -82,8 +82,9 @@ class ClientConnection(Protocol):
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.touched = False  # in the delivery's list of connections to flush
-        self._partial = bytearray()  # received and not parsed yet
-        self._need_bytes = 0  # what it must hold before it is worth another look
+        #: Received and not served yet; None if there is nothing, and nothing to skip.
+        self.kept: bytearray | None = None
+        self._need_bytes = 0  # how much that must be before it is worth another look
         self._skip_bytes = 0  # what is left of an oversized frame
         self._skip_xid = 0
         self.is_reading = True
@@ -109,8 +110,6 @@ class ClientConnection(Protocol):
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(True)
         self.member.connection_made(self)
-        if not self.has_ended and hasattr(transport, "look"):
-            transport.look()
 
     def handshakeCompleted(self) -> None:
         """TLS is up: a certificate the client showed and the context accepted names it."""
@@ -120,7 +119,7 @@ class ClientConnection(Protocol):
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:
         self.state = ENDED
-        self._partial.clear()
+        self.kept = None
         self.out.clear()
         self.out_bytes = 0
         self.member.connection_lost(self)
@@ -155,47 +154,38 @@ class ClientConnection(Protocol):
     # ---- in
 
     def dataReceived(self, data: bytes) -> None:
-        self.take(data)
-        self.settle()
+        self.member.pipeline.serve([(self, data)])
 
-    def take(self, data: bytes) -> None:
-        """Serve the requests in what was received. `settle` has to follow."""
+    def joined(self, data: bytes) -> bytes:
+        """What can be served of `data` and of what is kept from before it; nothing, if more has to come first."""
         if self._skip_bytes:
             skipped_bytes = min(self._skip_bytes, len(data))
             self._skip_bytes -= skipped_bytes
-            if self._skip_bytes or self.state is ENDED:
-                return
-            data = data[skipped_bytes:]
+            if self._skip_bytes:
+                return b""
+            self.kept = None
             self.member.pipeline.oversized(self, self._skip_xid)
-        if self._partial:
-            self._partial += data
-            if len(self._partial) < self._need_bytes:
-                return
-            data = self._take_partial()
-        self._consume(data)
+            return data[skipped_bytes:]
+        if self.kept is None:
+            return data
+        self.kept += data
+        return self._take_kept() if len(self.kept) >= self._need_bytes else b""
+
+    def keep(self, data: bytes, need_bytes: int = 0) -> None:
+        """Keep what cannot be served yet, and look at it again when there are `need_bytes`."""
+        self.kept = bytearray(data)
+        self._need_bytes = need_bytes
 
     def skip(self, size_bytes: int, xid: int) -> None:
         """Look at nothing of the next `size_bytes`, which end the request `xid`."""
+        self.kept = bytearray()
         self._skip_bytes = size_bytes
         self._skip_xid = xid
 
-    def _take_partial(self) -> bytes:
-        data = bytes(self._partial)
-        self._partial = bytearray()
+    def _take_kept(self) -> bytes:
+        data = bytes(self.kept or b"")
+        self.kept = None
         return data
-
-    def _consume(self, data: bytes) -> None:
-        rest, need_bytes = self.member.pipeline.consume(self, data)
-        if rest and self.state is not ENDED:
-            self._partial += rest
-            self._need_bytes = need_bytes
-
-    def settle(self) -> None:
-        """Send what there is to send, and read no more if the client should not send more for now."""
-        if self.out:
-            self.flush()
-        if self.is_stalled():
-            self.stop_reading()
 
     def is_stalled(self) -> bool:
         """Whether nothing more may be read from this client for now."""
@@ -217,9 +207,8 @@ class ClientConnection(Protocol):
         if self.is_reading or self.has_ended or self.is_stalled() or not self.member.serving:
             return
         self.is_reading = True
-        if self._partial:
-            self._consume(self._take_partial())
-            self.settle()
+        if self.kept and not self._skip_bytes:
+            self.member.pipeline.serve([(self, self._take_kept())])
         if self.is_reading and not self.has_ended:
             transport: Any = self.transport
             transport.resumeProducing()
@@ -239,17 +228,18 @@ class ClientConnection(Protocol):
 
     def flush(self) -> None:
         """Send the frames in `out`, a slice at a time. While the peer does not read, they stay, up to a limit."""
-        if self._sender.blocked:
-            self._check_output_limit()  # only of who has had a chance to read: not of what fills the socket just now
         out = self.out
-        while out and self.state is not ENDED and not self._sender.blocked:
-            if self.out_bytes <= OUTPUT_SLICE_BYTES:
-                data = b"".join(out) if len(out) > 1 else out[0]
-                out.clear()
-                self.out_bytes = 0
-            else:
-                data = self._take_slice()
-            self._sender.send(data)
+        sender = self._sender
+        if sender.blocked:
+            self._check_output_limit()  # only of who has had a chance to read: not of what fills the socket just now
+            return
+        while self.out_bytes > OUTPUT_SLICE_BYTES and not sender.blocked:
+            sender.send(self._take_slice())
+        if out and not sender.blocked and self.state is not ENDED:
+            data = b"".join(out) if len(out) > 1 else out[0]
+            out.clear()
+            self.out_bytes = 0
+            sender.send(data)
 
     def _take_slice(self) -> bytes:
         count = size_bytes = 0
@@ -274,6 +264,12 @@ class ClientConnection(Protocol):
         self.out_bytes += len(frame)
         self.stats.packets_sent += 1
         self.member.stats.packets_sent += 1
+
+    def answered(self, count: int, latency_ms: float, zxid: int) -> None:
+        """Count `count` answers made when `zxid` was the last one applied, after `latency_ms` each."""
+        self.last_zxid = zxid
+        self.last_latency_ms = latency_ms
+        self.stats.answered(count, latency_ms)
 
     def notify(self, frame: bytes) -> None:
         """Queue a watch notification behind what was answered so far."""

@@ -7,6 +7,7 @@ the new state; each connection touched by a batch is flushed once, at its end.
 from __future__ import annotations
 
 import struct
+import time
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
@@ -14,7 +15,7 @@ from twisted.logger import Logger
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
 from znoded.server.connection import OPEN, ClientConnection
-from znoded.server.frames import notification_frame
+from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, notification_frame, reply_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+REPLY_BYTES = REPLY.size
 SESSION_MOVED = int(ErrorCode.SESSION_MOVED)
 #: Where the op of a command begins: its first byte is 0xFF for the internal ones, which are negative.
 OP_OFFSET = struct.calcsize(">qqqq")
@@ -45,12 +47,14 @@ class Delivery:
         events = tree.events
         watches = member.watches
         find = member.sessions.get
-        write_applied = member.pipeline.write_applied
+        answer_waiting = member.pipeline.answer_waiting
+        to_flush = self._to_flush
+        pack = REPLY.pack
         for zxid, command in enumerate(commands, first_zxid):
             if self.lagging:
                 self._catch_up(command)
             session_id, attach, sequence, error, body = apply(zxid, command)
-            if watches:
+            if watches and events:
                 self._notify(zxid)
             events.clear()
             if command[OP_OFFSET] == 0xFF:
@@ -65,12 +69,22 @@ class Delivery:
             if error == SESSION_MOVED:
                 connection.abort()
                 continue
-            try:
-                write_applied(connection, zxid, error, body)
-            except Exception:
-                self._failed(connection)
+            pending = connection.pending
+            if not pending:
+                continue
+            # The oldest write of this connection was applied: answer it, and what waited for it.
+            xid, _, connection.last_received = pending.popleft()
+            connection.out.append(pack(REPLY_HEADER_BYTES + len(body), xid, zxid, error) + body)
+            connection.out_bytes += REPLY_BYTES + len(body)
+            connection.writes_answered += 1
             if not connection.touched:
-                self.flush_later(connection)
+                connection.touched = True
+                to_flush.append(connection)
+            if pending and pending[0][1] is not None:
+                try:
+                    answer_waiting(connection)
+                except Exception:
+                    self._failed(connection)
         member.batch_applied(commands)
         self.flush()
 
@@ -94,11 +108,17 @@ class Delivery:
     def flush(self) -> None:
         """Send what the batch made."""
         touched, self._to_flush = self._to_flush, []
-        count_writes = self._member.pipeline.count_writes
+        now = time.monotonic()
+        zxid = self._member.tree.zxid
+        count_answers = self._member.stats.answered
         for connection in touched:
             connection.touched = False
-            if connection.writes_answered:
-                count_writes(connection)
+            answered = connection.writes_answered
+            if answered:
+                connection.writes_answered = 0
+                latency_ms = (now - connection.last_received) * 1000
+                connection.answered(answered, latency_ms, zxid)
+                count_answers(answered, latency_ms)
             if not connection.pending:
                 connection.waiting_bytes = 0
             try:
@@ -151,5 +171,7 @@ class Delivery:
         if sequence == EXPIRY_SEQUENCE or connection.attach != attach:
             connection.abort()
         elif not connection.has_ended:
-            member.pipeline.write_applied(connection, member.zxid, error, b"")
+            if connection.pending:
+                xid, _, _ = connection.pending.popleft()
+                connection.put(reply_frame(xid, member.zxid, error))
             connection.finish()

@@ -32,24 +32,23 @@ class Handshake:
         #: Connections whose new session is on its way through the log, by its id.
         self._opening: dict[int, tuple[ClientConnection, int]] = {}
 
-    def consume(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
-        """Take the first frame from `data`.
-
-        Returns the rest, and how many bytes it must have before it is worth another look.
-        """
+    def consume(self, connection: ClientConnection, data: bytes) -> bytes:
+        """Take the first frame from `data`, and return the rest; or have it kept, until the frame is whole."""
         if len(data) < 4:
-            return data, 4
+            connection.keep(data, 4)
+            return b""
         words = self._member.words
         word = data[:4]
         if words.is_word(word):
             argument_bytes = words.argument_bytes(word)
             if len(data) < 4 + argument_bytes:
-                return data, 4 + argument_bytes
+                connection.keep(data, 4 + argument_bytes)
+                return b""
             answer = words.answer(word, data[4 : 4 + argument_bytes])
             if answer:
                 connection.put(answer)
             connection.finish()
-            return b"", 0
+            return b""
         (length,) = INT.unpack(word)
         if not CONNECT_REQUEST_BYTES <= length <= CONNECT_REQUEST_BYTES_MOST:
             most = CONNECT_REQUEST_BYTES_MOST
@@ -57,18 +56,17 @@ class Handshake:
                 connection,
                 f"sent a first frame of {length} bytes, and a connect request has {CONNECT_REQUEST_BYTES} to {most}",
             )
-            return b"", 0
+            return b""
         if len(data) < 4 + length:
-            return data, 4 + length
+            connection.keep(data, 4 + length)
+            return b""
         try:
             request = ConnectRequest.decode(Reader(data, 4, 4 + length))
         except JuteError as error:
             self._member.cut_off(connection, f"sent no connect request: {error}")
-            return b"", 0
+            return b""
         self._connect(connection, request)
-        if connection.state is State.OPEN:
-            return self._member.pipeline.consume(connection, data[4 + length :])
-        return data[4 + length :], 0
+        return data[4 + length :]
 
     def _connect(self, connection: ClientConnection, request: ConnectRequest) -> None:
         member = self._member
@@ -138,8 +136,8 @@ class Handshake:
             connection.abort()  # closed or taken over meanwhile; the client comes back and is told
             return
         self._let_in(connection, session_id, timeout_ms)
-        if not connection.is_reading:
-            member.delivery.flush_later(connection)  # it had to wait for a batch; otherwise it is just being read
+        connection.flush()
+        connection.go_on()
 
     def _let_in(self, connection: ClientConnection, session_id: int, timeout_ms: int) -> None:
         member = self._member

@@ -82,8 +82,8 @@ class Member:
         self.complaints = Complaints(self.monotonic_ms)
         self.turns = Turns(reactor)
         self.sessions = SessionTracker(config.tick_ms, self.monotonic_ms())
-        self.poller = SocketPoller(reactor)
         self.pipeline = Pipeline(self)
+        self.poller = SocketPoller(reactor, self.pipeline.serve)
         self.handshake = Handshake(self)
         self.delivery = Delivery(self)
         self.replica = make_replica(reactor, storage_options(config), self, self._fatal)
@@ -207,13 +207,11 @@ class Member:
         self.propose_all([command])
         return True
 
-    def propose_all(self, commands: list[bytes]) -> int:
-        """Hand commands to the log, which must take some now. Returns how many bytes they are."""
+    def propose_all(self, commands: list[bytes]) -> None:
+        """Hand commands to the log, which must take some now."""
         self.replica.propose(commands)
-        size_bytes = sum(map(len, commands))
         self._proposed += len(commands)
-        self._outstanding_bytes += size_bytes
-        return size_bytes
+        self._outstanding_bytes += sum(map(len, commands))
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         """StateMachine: apply committed commands."""
@@ -270,11 +268,10 @@ class Member:
             or self._outstanding_bytes >= limits.outstanding_bytes
         )
 
-    def room_for_writes(self, pending_bytes: int) -> int:
-        """How many bytes of writes a connection may send before it has to wait, if `pending_bytes` wait already."""
+    def room_for_writes(self) -> tuple[int, int]:
+        """How many writes, and how many bytes of them, all connections together may send before they have to wait."""
         limits = self.limits
-        own_bytes = limits.outstanding_bytes_per_connection - pending_bytes
-        return min(own_bytes, limits.outstanding_bytes - self._outstanding_bytes)
+        return limits.outstanding - self.outstanding, limits.outstanding_bytes - self._outstanding_bytes
 
     def may_watch(self, connection: ClientConnection, count: int, paths_bytes: int) -> bool:
         """Whether a connection may set so many more watches, on paths of that length together."""

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import PING_XID, Op
@@ -18,7 +22,7 @@ from znoded.jute.primitives import INT, JuteError, Reader, encode_buffer
 from znoded.jute.records import AuthRequest, SaslRequest
 from znoded.server import auth
 from znoded.server.answers import Answer, Answers
-from znoded.server.connection import NEW, OPEN, OUTPUT_SLICE_BYTES, ClientConnection
+from znoded.server.connection import NEW, OPEN, OPENING, OUTPUT_SLICE_BYTES, ClientConnection
 from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.sasl import SaslFailure
 from znoded.server.turns import TURN_S
@@ -27,6 +31,8 @@ from znoded.tree.znode import STAT_BYTES
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
+
+log = Logger()
 
 REQUEST = struct.Struct(">iii")  # frame length, xid, op
 REQUEST_HEADER_BYTES = 8
@@ -60,30 +66,21 @@ class Pipeline:
         self._member = member
         self._tree = member.tree
         self._stats = member.stats
-        self._pending_limit = member.limits.outstanding_per_connection
+        self._outstanding_limit = member.limits.outstanding_per_connection
+        self._outstanding_bytes_limit = member.limits.outstanding_bytes_per_connection
         self._frame_bytes = member.limits.frame_bytes
         self._senders = {op: self._sender_of(answer) for op, answer in Answers(member).by_op.items()}
 
     # ---- the way in
 
-    def consume(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
-        """Serve every complete frame in `data`.
-
-        Returns the rest, and how many bytes it must have before it is worth another look.
-        """
-        if connection.state is OPEN:
-            return self._consume_requests(connection, data)
-        if connection.state is NEW:
-            return self._member.handshake.consume(connection, data)
-        return data, 0
-
-    def _consume_requests(self, connection: ClientConnection, data: bytes) -> tuple[bytes, int]:
+    def serve(self, received: Sequence[tuple[ClientConnection, bytes]]) -> None:
+        """Serve what each of these connections received just now; their answers are sent together, at the end."""
         started = time.monotonic()
-        now_ms = room_bytes = 0  # known once there is a write
-        takes_writes = self._member.replica.writable
-        writes: list[bytes] = []  # commands that the log does not have yet
-        sequence = connection.sequence
-        identities = connection.identities_record
+        now_ms = int(time.time() * 1000)
+        member = self._member
+        takes_writes = member.replica.writable
+        room, room_bytes = member.room_for_writes()
+        own_room, own_room_bytes = self._outstanding_limit, self._outstanding_bytes_limit
         nodes = self._tree.nodes
         acls = self._tree.acls
         zxid = self._tree.zxid
@@ -91,137 +88,189 @@ class Pipeline:
         unpack = REQUEST.unpack_from
         unpack_int = INT.unpack_from
         pack = REPLY.pack
-        append = connection.out.append
-        position = received = answered = made_bytes = xid = op = 0
-        end = len(data)
-        while end - position >= 12:
-            length, xid, op = unpack(data, position)
-            frame_end = position + 4 + length
-            if frame_end > end or not REQUEST_HEADER_BYTES <= length <= frame_limit:
-                break
-            if op in COSTLY and connection.pending:
-                # What waits behind a write is answered in one go with it, and several of these would take too long.
-                connection.in_line = True
-                self._member.when_applied(lambda: self._member.turns.wait(connection))
-                break
-            received += 1
-            if op in WRITES and takes_writes:
-                if not now_ms:
-                    now_ms = int(time.time() * 1000)
-                    room_bytes = self._member.room_for_writes(connection.waiting_bytes)
-                    pending = connection.waiting()
-                    pending_limit = self._pending_limit
-                sequence += 1
-                room_bytes -= length
-                head = HEAD.pack(now_ms, connection.session_id, connection.attach, sequence, op, len(identities))
-                writes.append(head + identities + data[position + 12 : frame_end])
-                position = frame_end
-                pending.append((xid, None, started))
-                if len(pending) < pending_limit and room_bytes > 0:
-                    continue
-                break
-            if op in NODE_READS and not connection.pending and length > PATH_READ_BYTES:
-                # getData and exists of a node that anyone may read: a look into the dictionary and a join.
-                path = data[position + 16 : frame_end - 1]
-                node = nodes.get(path)
-                if (
-                    node is not None
-                    and path not in acls
-                    and not data[frame_end - 1]
-                    and unpack_int(data, position + 12)[0] == length - PATH_READ_BYTES
-                ):
-                    if op == EXISTS:
-                        node = node[-STAT_BYTES:]
-                    append(pack(REPLY_HEADER_BYTES + len(node), xid, zxid, 0))
-                    append(node)
-                    answered += 1
-                    made_bytes += len(node) + REPLY.size
-                    position = frame_end
-                    if made_bytes < OUTPUT_SLICE_BYTES:
+        pack_head = HEAD.pack
+        commands: list[bytes] = []  # that the log does not have yet
+        #: Connections with something to send, or a reason not to be read from; with each the reads answered at once.
+        to_settle: list[tuple[ClientConnection, int]] = []
+        for connection, data in received:
+            try:
+                if connection.kept is not None or connection.state is not OPEN:
+                    if commands:
+                        self._hand_over(commands)
+                        commands = []
+                    data = self._to_serve(connection, data)
+                append = connection.out.append
+                pending = connection.pending
+                position = requests = answered = made_bytes = 0
+                may_stall = False
+                turn_began = 0.0  # when the first request was served that can take long
+                end = len(data)
+                while end - position >= 12:
+                    length, xid, op = unpack(data, position)
+                    frame_end = position + 4 + length
+                    if frame_end > end or not REQUEST_HEADER_BYTES <= length <= frame_limit:
+                        break
+                    if op in COSTLY and pending:
+                        # What waits behind a write is answered in one go with it: several of these would take too long.
+                        connection.in_line = True
+                        member.when_applied(partial(member.turns.wait, connection))
+                        break
+                    requests += 1
+                    if op in WRITES and takes_writes:
+                        if pending is None:
+                            pending = connection.pending = deque()
+                        connection.sequence = sequence = connection.sequence + 1
+                        identities = connection.identities_record
+                        head = pack_head(
+                            now_ms, connection.session_id, connection.attach, sequence, op, len(identities)
+                        )
+                        commands.append(head + identities + data[position + 12 : frame_end])
+                        pending.append((xid, None, started))
+                        position = frame_end
+                        connection.waiting_bytes += length
+                        room -= 1
+                        room_bytes -= length
+                        if (
+                            len(pending) >= own_room
+                            or connection.waiting_bytes >= own_room_bytes
+                            or room <= 0
+                            or room_bytes <= 0
+                        ):
+                            may_stall = True
+                            break
                         continue
-            if position != frame_end:
-                if writes:
-                    self._hand_over(connection, writes)
-                    writes = []
-                record = data[position + 12 : frame_end]
-                position = frame_end
-                self._answer(connection, xid, op, record)
-                sequence = connection.sequence
-                identities = connection.identities_record
-                if time.monotonic() - started > TURN_S and connection.state is OPEN:
-                    self._member.turns.wait(connection)
-            connection.out_bytes += made_bytes
-            made_bytes = 0
-            if connection.out_bytes > OUTPUT_SLICE_BYTES:
-                connection.flush()
-            if connection.state is not OPEN or connection.is_stalled():
-                break
-        connection.out_bytes += made_bytes
-        if writes:
-            self._hand_over(connection, writes)
-        if received:
-            self._count(connection, xid, op, received, answered, started)
-        if position == end or connection.state is not OPEN:
-            return b"", 0
-        if end - position >= 4:
-            return self._incomplete(connection, data, position)
-        return data[position:], 12
+                    if op in NODE_READS and not pending and length > PATH_READ_BYTES:
+                        # getData and exists of a node that anyone may read: a look into the dictionary and a join.
+                        path = data[position + 16 : frame_end - 1]
+                        node = nodes.get(path)
+                        if (
+                            node is not None
+                            and path not in acls
+                            and not data[frame_end - 1]
+                            and unpack_int(data, position + 12)[0] == length - PATH_READ_BYTES
+                        ):
+                            if op == EXISTS:
+                                node = node[-STAT_BYTES:]
+                            append(pack(REPLY_HEADER_BYTES + len(node), xid, zxid, 0))
+                            append(node)
+                            answered += 1
+                            made_bytes += len(node) + REPLY.size
+                            position = frame_end
+                            if made_bytes < OUTPUT_SLICE_BYTES:
+                                continue
+                    if position != frame_end:
+                        if commands:
+                            self._hand_over(commands)
+                            commands = []
+                        record = data[position + 12 : frame_end]
+                        position = frame_end
+                        may_stall = True
+                        turn_began = turn_began or time.monotonic()
+                        self._answer(connection, xid, op, record)
+                        pending = connection.pending
+                        if connection.state is OPEN and time.monotonic() - turn_began > TURN_S:
+                            member.turns.wait(connection)
+                    connection.out_bytes += made_bytes
+                    made_bytes = 0
+                    if connection.out_bytes > OUTPUT_SLICE_BYTES:
+                        connection.flush()
+                    if connection.state is not OPEN or connection.is_stalled():
+                        break
+                if requests:
+                    connection.out_bytes += made_bytes
+                    connection.last_op = op
+                    connection.last_xid = xid
+                    connection.stats.packets_received += requests
+                    self._stats.packets_received += requests
+                    if connection.live is not None:
+                        connection.live.heard_ms = int(started * 1000)  # any request keeps the session alive
+                if position != end:
+                    if commands:
+                        self._hand_over(commands)
+                        commands = []
+                    self._keep_rest(connection, data[position:])
+                if connection.out or may_stall or position != end:
+                    to_settle.append((connection, answered))
+            except Exception:
+                log.failure("a connection is closed because serving it failed")
+                connection.abort()
+        if commands:
+            self._hand_over(commands)
+        if to_settle:
+            self._settle(to_settle, started)
 
-    def _incomplete(self, connection: ClientConnection, data: bytes, position: int) -> tuple[bytes, int]:
-        """What is left of `data` behind the complete frames, if the frame that begins there has a possible length."""
-        (length,) = INT.unpack_from(data, position)
+    def _to_serve(self, connection: ClientConnection, data: bytes) -> bytes:
+        """The part of `data` that is requests to be served now, with what was kept in front of it."""
+        if connection.kept is not None:
+            data = connection.joined(data)
+        if connection.state is NEW and data:
+            data = self._member.handshake.consume(connection, data)
+        if connection.state is OPENING and data:
+            connection.keep(data)
+            connection.stop_reading()
+        return data if connection.state is OPEN else b""
+
+    def _keep_rest(self, connection: ClientConnection, rest: bytes) -> None:
+        """Keep what is left behind the requests that were served, if what begins there can become a request."""
+        if connection.state is not OPEN:
+            return
+        if len(rest) < 4:
+            connection.keep(rest, REQUEST.size)
+            return
+        (length,) = INT.unpack_from(rest)
         if REQUEST_HEADER_BYTES <= length <= self._frame_bytes:
-            return data[position:], 4 + length
-        if length < REQUEST_HEADER_BYTES:
+            connection.keep(rest, 4 + length)
+        elif length < REQUEST_HEADER_BYTES:
             self._member.cut_off(connection, f"sent a frame of {length} bytes, which cannot hold a request header")
-            return b"", 0
-        return self._oversized(connection, data[position:], length)
+        else:
+            self._oversized(connection, rest, length)
 
-    def _oversized(self, connection: ClientConnection, data: bytes, length: int) -> tuple[bytes, int]:
+    def _oversized(self, connection: ClientConnection, rest: bytes, length: int) -> None:
         """A frame above the limit: read past it and answer with an error, if it is a request at all and not absurd."""
-        if len(data) < 12:
-            return data, 12
-        _, xid, op = REQUEST.unpack_from(data)
+        if len(rest) < REQUEST.size:
+            connection.keep(rest, REQUEST.size)
+            return
+        _, xid, op = REQUEST.unpack_from(rest)
         known = op in WRITES or op in self._senders or op in (Op.AUTH, Op.SASL)
         if not known or length > self._frame_bytes * OVERSIZED_FRAMES_READ:
             self._member.cut_off(
                 connection, f"sent a frame of {length} bytes, and limits.frame_bytes allows {self._frame_bytes}"
             )
-            return b"", 0
-        missing_bytes = 4 + length - len(data)
+            return
+        missing_bytes = 4 + length - len(rest)
         if missing_bytes > 0:
             connection.skip(missing_bytes, xid)
-            return b"", 0
+            return
         self.oversized(connection, xid)
-        return self._consume_requests(connection, data[4 + length :])
+        self.serve([(connection, rest[4 + length :])])
+
+    def _settle(self, served: list[tuple[ClientConnection, int]], started: float) -> None:
+        """Send each connection its answers, and read no more from one that should not send more for now."""
+        latency_ms = (time.monotonic() - started) * 1000
+        zxid = self._tree.zxid
+        all_answered = 0
+        for connection, answered in served:
+            if answered:
+                all_answered += answered
+                connection.answered(answered, latency_ms, zxid)
+            try:
+                if connection.out:
+                    connection.flush()
+                if connection.is_stalled():
+                    connection.stop_reading()
+            except Exception:
+                log.failure("a connection is closed because answering it failed")
+                connection.abort()
+        if all_answered:
+            self._stats.answered(all_answered, latency_ms)
 
     def oversized(self, connection: ClientConnection, xid: int) -> None:
         """A frame above the limit came to its end: answer it."""
         self._refuse(connection, xid, ErrorCode.BAD_ARGUMENTS)
 
-    def _count(
-        self, connection: ClientConnection, xid: int, op: int, received: int, answered: int, started: float
-    ) -> None:
-        """Count what one readable event brought, and touch the session: any frame keeps it alive."""
-        if connection.live is not None:
-            connection.live.heard_ms = int(started * 1000)
-        connection.last_op = op
-        connection.stats.packets_received += received
-        self._stats.packets_received += received
-        if answered:
-            self._count_answers(connection, xid, answered, started)
-
-    def _count_answers(self, connection: ClientConnection, xid: int, answered: int, started: float) -> None:
-        connection.last_xid = xid
-        connection.last_zxid = self._tree.zxid
-        connection.last_latency_ms = latency_ms = (time.monotonic() - started) * 1000
-        connection.stats.answered(answered, latency_ms)
-        self._stats.answered(answered, latency_ms)
-
-    def _hand_over(self, connection: ClientConnection, commands: list[bytes]) -> None:
+    def _hand_over(self, commands: list[bytes]) -> None:
         """Send writes to the log; their answers come when they have been applied."""
-        connection.sequence += len(commands)
-        connection.waiting_bytes += self._member.propose_all(commands)
+        self._member.propose_all(commands)
 
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         send = self._senders.get(op)
@@ -284,24 +333,6 @@ class Pipeline:
                 connection.flush()
         self._member.delivery.lagging.pop(connection.session_id, None)
 
-    def write_applied(self, connection: ClientConnection, zxid: int, error: int, body: bytes) -> None:
-        """The oldest write of this connection was applied: answer it, and what waited for it."""
-        pending = connection.pending
-        if not pending:
-            return
-        xid, _, connection.last_received = pending.popleft()
-        connection.out.append(REPLY.pack(REPLY_HEADER_BYTES + len(body), xid, zxid, error) + body)
-        connection.out_bytes += REPLY.size + len(body)
-        connection.last_xid = xid
-        connection.writes_answered += 1
-        if pending and pending[0][1] is not None:
-            self.answer_waiting(connection)
-
-    def count_writes(self, connection: ClientConnection) -> None:
-        """Count the writes that a batch answered, all with the latency of the last: a clock look-up for each shows."""
-        count, connection.writes_answered = connection.writes_answered, 0
-        self._count_answers(connection, connection.last_xid, count, connection.last_received)
-
     # ---- who is asking
 
     def _auth(self, connection: ClientConnection, xid: int, record: bytes) -> None:
@@ -335,9 +366,10 @@ class Pipeline:
         connection.live.closing = True
         connection.waiting().append((xid, None, time.monotonic()))
         now_ms = int(time.time() * 1000)
-        sequence = connection.sequence + 1
-        head = HEAD.pack(now_ms, connection.session_id, connection.attach, sequence, Op.CLOSE_SESSION, 0)
-        self._hand_over(connection, [head])
+        connection.sequence += 1
+        self._member.propose_all(
+            [HEAD.pack(now_ms, connection.session_id, connection.attach, connection.sequence, Op.CLOSE_SESSION, 0)]
+        )
 
 
 def _send(connection: ClientConnection, xid: int, frame: bytes) -> None:
