@@ -27,6 +27,8 @@ TRANSACTION_ITEMS = 4096
 TRANSACTION_BYTES = 1 << 22
 #: Address space, not memory or disk. It is doubled when the checkpoint has filled it.
 FIRST_MAP_BYTES = 1 << 30
+DATA_FILE = "data.mdb"
+"""The file that LMDB keeps everything in."""
 _TABLES_LIMIT = 64
 _READERS_LIMIT = 16
 
@@ -96,6 +98,38 @@ class Checkpoint:
             self._files.make_directory(path)
             self._environment.copy(path, compact=True)
 
+    def source(self) -> CheckpointSource:
+        """A view of the checkpoint as it is now, which holds on to it until it is closed.
+
+        Raises `CheckpointFailed` when the last increment is only half there.
+        """
+        with self._lock:
+            try:
+                self._open()
+                if os.path.exists(self._increment_path):
+                    raise CheckpointFailed(f"the checkpoint in {self._path} waits for room to be completed")
+                return CheckpointSource(self._environment)
+            except lmdb.Error as error:
+                raise CheckpointFailed(f"the checkpoint in {self._path} cannot be read: {error}") from error
+
+    def install(self, path: str) -> None:
+        """Put the checkpoint in the directory `path` in the place of this one, durably; a crash leaves either, whole.
+
+        It is closed and was not opened since it was synced. Raises `CheckpointFailed`, and this one stays.
+        """
+        with self._lock:
+            self._close()
+            try:
+                self._files.rename(os.path.join(path, DATA_FILE), os.path.join(self._path, DATA_FILE))
+                self._files.sync_directory(self._path)
+                self._open()
+                self.index, self.term = self._read_position()
+                if os.path.exists(self._increment_path):
+                    self._remove_increment()  # what it belongs to is gone
+            except (lmdb.Error, OSError) as error:
+                self._close()
+                raise CheckpointFailed(f"the checkpoint in {path} cannot be put in place: {error}") from error
+
     def close(self) -> None:
         """Close the environment, once an increment that is being written is stored."""
         with self._lock:
@@ -115,6 +149,9 @@ class Checkpoint:
         for group in groups:
             self._commit(group, None)
         self._commit([], (index, term))
+        self._remove_increment()
+
+    def _remove_increment(self) -> None:
         self._files.remove(self._increment_path)
         self._files.sync_directory(self._path)
 
@@ -122,8 +159,11 @@ class Checkpoint:
         if not os.path.exists(self._increment_path):
             return
         increment = IncrementReader(self._increment_path)
-        self._apply_increment(_transactions(increment.portions()), increment.index, increment.term)
-        self.index, self.term = increment.index, increment.term
+        if increment.index > self.index:
+            self._apply_increment(_transactions(increment.portions()), increment.index, increment.term)
+            self.index, self.term = increment.index, increment.term
+        else:  # a checkpoint that was put in its place has overtaken it
+            self._remove_increment()
         increment.close()
 
     def _commit(self, group: list[Portion], position: tuple[int, int] | None) -> None:
@@ -154,11 +194,7 @@ class Checkpoint:
 
     def _read_position(self) -> tuple[int, int]:
         with self.reading() as read:
-            stored = dict(read(_POSITION_TABLE)).get(_POSITION_KEY)
-        if stored is None:
-            return 0, 0
-        index, term = _POSITION.unpack(stored)
-        return index, term
+            return _position(dict(read(_POSITION_TABLE)).get(_POSITION_KEY))
 
     def _table(self, name: bytes) -> Any:
         """The table's handle. Not for use within a transaction: making a table is one of its own."""
@@ -182,6 +218,55 @@ class Checkpoint:
             self._environment.close()
             self._environment = None
             self._tables.clear()
+
+
+class CheckpointSource:
+    """A read transaction: all tables as they are stored, long keys hashed, as of one moment. Used by one thread a time.
+
+    `index` and `term` say where in the log that moment is.
+    """
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+        self._transaction = environment.begin()
+        self.index, self.term = _position(self.item(_POSITION_TABLE, _POSITION_KEY))
+
+    def tables(self) -> list[bytes]:
+        """The names of all tables."""
+        with self._transaction.cursor() as cursor:
+            return list(cursor.iternext(values=False))
+
+    def item(self, table: bytes, key: bytes) -> bytes | None:
+        """One value, None if it is not there."""
+        handle = self._handle(table)
+        value: bytes | None = self._transaction.get(key, db=handle) if handle else None
+        return value
+
+    def items(self, table: bytes, after: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        """The next items, at most `count`, in the order of their keys, behind the key `after`, which may be empty."""
+        with self._transaction.cursor(self._handle(table)) as cursor:
+            if not (cursor.set_range(after) if after else cursor.first()):
+                return []
+            if after and cursor.key() == after and not cursor.next():
+                return []
+            return list(itertools.islice(cursor.iternext(), count))
+
+    def close(self) -> None:
+        """Let go of the checkpoint."""
+        self._transaction.abort()
+
+    def _handle(self, table: bytes) -> Any:
+        try:
+            return self._environment.open_db(table, txn=self._transaction, create=False)
+        except lmdb.NotFoundError:
+            return None
+
+
+def _position(stored: bytes | None) -> tuple[int, int]:
+    if stored is None:
+        return 0, 0
+    index, term = _POSITION.unpack(stored)
+    return index, term
 
 
 def _transactions(parts: Iterable[Portion]) -> Iterator[list[Portion]]:

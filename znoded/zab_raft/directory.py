@@ -30,12 +30,17 @@ class Meta:
 
     `cell` is the id of the cell, 32 hexadecimal digits. `zxid_base` is what is added to a log index to get a zxid.
     `initialised` turns true when the log's first segment is durable: from then on, a directory without a log lost it.
+
+    A member of a cell has an `incarnation`, which is drawn with the directory (32 hexadecimal digits), and a `raft_id`;
+    before it has entered its cell, `cell` is empty and `raft_id` 0.
     """
 
     cell: str
     member: int
     zxid_base: int
     initialised: bool
+    raft_id: int = 0
+    incarnation: str = ""
 
     def encode(self) -> bytes:
         """The content of the file, its checksum last."""
@@ -43,6 +48,8 @@ class Meta:
             f"znoded data directory\nformat {FORMAT}\ncell {self.cell}\nmember {self.member}\n"
             f"zxid_base {self.zxid_base}\ninitialised {int(self.initialised)}\n"
         ).encode()
+        if self.incarnation:
+            text += f"raft_id {self.raft_id}\nincarnation {self.incarnation}\n".encode()
         return text + b"crc32c %08x\n" % crc32c(text)
 
     @classmethod
@@ -61,7 +68,14 @@ class Meta:
             raise DirectoryError(f"{path} is damaged: its checksum does not match; restore it from a backup")
         _, _, *fields = text.decode().splitlines()
         value = dict(field.split(" ", 1) for field in fields)
-        return cls(value["cell"], int(value["member"]), int(value["zxid_base"]), value["initialised"] == "1")
+        return cls(
+            value["cell"],
+            int(value["member"]),
+            int(value["zxid_base"]),
+            value["initialised"] == "1",
+            int(value.get("raft_id", "0")),
+            value.get("incarnation", ""),
+        )
 
 
 class DataDirectory:
@@ -131,6 +145,7 @@ class DataDirectory:
                 f"{self.path} belongs to member {meta.member}, not to member {member}; "
                 f"set member = {meta.member} or name the data directory of member {member}"
             )
+        self._check_kind(meta)
         if cell is not None and meta.cell != cell:
             raise DirectoryError(
                 f"{self.path} belongs to cell {meta.cell}, not to cell {cell}; name the directory of cell {cell}"
@@ -146,7 +161,18 @@ class DataDirectory:
                 )
         # The names just made have to outlive a power cut before anything inside them counts.
         self.files.sync_directory(os.path.dirname(self.path))
-        return self._write_meta(Meta(cell or os.urandom(CELL_ID_BYTES).hex(), member, zxid_base=0, initialised=False))
+        return self._write_meta(self._first_meta(member, cell))
+
+    def _check_kind(self, meta: Meta) -> None:
+        """Raise `DirectoryError` if a member of this kind must not run on the directory."""
+        if meta.incarnation:
+            raise DirectoryError(
+                f"{self.path} belongs to a member of a cell; start it with the [cell.members] of that cell in its "
+                "configuration, or name another data directory"
+            )
+
+    def _first_meta(self, member: int, cell: str | None) -> Meta:
+        return Meta(cell or os.urandom(CELL_ID_BYTES).hex(), member, zxid_base=0, initialised=False)
 
     def _write_meta(self, meta: Meta) -> Meta:
         self.files.replace(self.meta_path, meta.encode())

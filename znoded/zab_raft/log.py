@@ -71,6 +71,7 @@ class Log:
         self._offset = 0
         self._size_bytes = 0
         self._last_index = 0
+        self._hard_state = HardState(0, 0, 0)
         self._sealed: list[Sealed] = []
 
     @property
@@ -98,6 +99,7 @@ class Log:
         while self._filled_bytes < self._spare_bytes:
             self.fill_spare()
         self._last_index = last_index
+        self._hard_state = hard_state
         base_bytes = HEADER_BYTES + tail_bytes
         header = Header(sequence, self._new_salt(), first_index, hard_state, base_bytes)
         self._install(header, tail)
@@ -117,6 +119,7 @@ class Log:
         self._files.sync(self._descriptor)
         self._offset += len(prefix) + len(payload)
         self._last_index = batch.last_index
+        self._hard_state = batch.hard_state
 
     def prepare(self) -> None:
         """Allocate the next segment. Raises `DiskFull` when there is no room for it."""
@@ -160,7 +163,8 @@ class Log:
     def _rotate(self, batch: Batch) -> None:
         self._make_spare(max(self._segment_bytes, HEADER_BYTES + PREFIX_BYTES + len(batch.payload)))
         sequence = self._header.sequence + 1
-        header = Header(sequence, self._new_salt(), batch.first_index, batch.hard_state, base_bytes=0)
+        # Not the batch's hard state: it is durable with the batch's entries only.
+        header = Header(sequence, self._new_salt(), batch.first_index, self._hard_state, base_bytes=0)
         self._sealed.append(Sealed(self._segment_path(self._header.sequence), self._last_index, self._size_bytes))
         self._files.close(self._descriptor)
         self._install(header, ())

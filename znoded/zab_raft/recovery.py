@@ -24,6 +24,7 @@ class Recovery:
     def __init__(self, log_path: str, checkpoint_index: int, checkpoint_term: int) -> None:
         self._path = log_path
         self._checkpoint_index = checkpoint_index
+        self._checkpoint_term = checkpoint_term
         names = os.listdir(log_path)
         self._sequences = sorted(number for name in names if (number := sequence_of(name)) is not None)
         self.sequence = self._sequences[-1] if self._sequences else 0
@@ -60,6 +61,11 @@ class Recovery:
                         f"{reader.path} is damaged at offset {record.offset}: "
                         f"it has index {record.first_index} where {expected_index} belongs; "
                         "restore the data directory from a backup"
+                    )
+                if any(record.kinds):
+                    raise LogDamaged(
+                        f"{reader.path} was written by a member of a cell; start it with the cell's members in its "
+                        "configuration"
                     )
                 expected_index += len(record.commands)
                 if record.offset >= reader.header.base_bytes:  # before that it is a repetition, the header is newer

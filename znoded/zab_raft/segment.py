@@ -9,7 +9,7 @@ that nothing a client can send looks like a record.
     entries  their number, then column by column their terms, kinds and lengths, then their bytes
 
 A record holds the entries of one batch and the hard state that goes with them: they become durable together or not at
-all.
+all. In a cell, the entries replace everything from the index of the first of them on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from znoded.zab_raft.core.messages import Entry, EntryKind
 from znoded.zab_raft.errors import LogDamaged
 
 MAGIC = b"znodelog"
 FORMAT = 1
 COMMAND = 0
-"""The kind of an entry that is a command for the state machine."""
+"""The kind of an entry that is a command for the state machine; a lone member has no other. See `core.EntryKind`."""
+KINDS = frozenset(map(int, EntryKind))
 
 _HEADER_START = Struct(">8sII")
 _HEADER_REST = Struct(">7Q")
@@ -65,6 +67,13 @@ class Record(NamedTuple):
     last_term: int
     commands: list[bytes]
     payload: bytes
+    terms: tuple[int, ...]
+    kinds: tuple[int, ...]
+
+    def entries(self) -> list[Entry]:
+        """What the record holds, as the core knows it; `commands` are their data."""
+        columns = zip(count(self.first_index), self.terms, map(EntryKind, self.kinds), self.commands, strict=False)
+        return [Entry(*fields) for fields in columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +121,28 @@ def sequence_of(name: str) -> int | None:
 
 def encode_payload(first_index: int, hard_state: HardState, commands: Sequence[bytes]) -> bytes:
     """The part of a record that does not depend on its segment; the commands are entries of the hard state's term."""
-    count = len(commands)
-    columns = _columns(count).pack(*repeat(hard_state.term, count), *repeat(COMMAND, count), *map(len, commands))
-    body_bytes = _COUNT.size + len(columns) + sum(map(len, commands))
+    number = len(commands)
+    columns = _columns(number).pack(*repeat(hard_state.term, number), *repeat(COMMAND, number), *map(len, commands))
+    return _payload(first_index, hard_state, columns, commands)
+
+
+def encode_entries(first_index: int, hard_state: HardState, entries: Sequence[Entry]) -> bytes:
+    """The same for entries of any terms and kinds; `first_index` is where the next entry belongs if there are none."""
+    _, terms, kinds, data = zip(*entries, strict=True) if entries else ((), (), (), ())
+    columns = _columns(len(entries)).pack(*terms, *kinds, *map(len, data))
+    return _payload(first_index, hard_state, columns, data)
+
+
+def _payload(first_index: int, hard_state: HardState, columns: bytes, data: Sequence[bytes]) -> bytes:
+    body_bytes = _COUNT.size + len(columns) + sum(map(len, data))
     body = _BODY.pack(body_bytes, first_index, *hard_state)
     padding = bytes(-(RECORD_BYTES + body_bytes) % ALIGNMENT_BYTES)
-    return b"".join((body, _COUNT.pack(count), columns, *commands, padding))
+    return b"".join((body, _COUNT.pack(len(data)), columns, *data, padding))
 
 
-def _columns(count: int) -> Struct:
-    """The heads of `count` entries, column by column: one call packs a batch."""
-    return Struct(f">{count}Q{count}B{count}I")
+def _columns(number: int) -> Struct:
+    """The heads of so many entries, column by column: one call packs a batch."""
+    return Struct(f">{number}Q{number}B{number}I")
 
 
 def record_prefix(salt: int, payload: bytes) -> bytes:
@@ -180,23 +200,24 @@ class SegmentReader:
         payload = data[offset + PREFIX_BYTES : end]
         if crc32c(payload, salt & 0xFFFFFFFF) != checksum:
             return None
-        last_term, commands = self._entries(payload, offset)
-        return Record(offset, end, first_index, HardState(term, vote, commit), last_term, commands, payload)
+        terms, kinds, commands = self._entries(payload, offset)
+        last_term = terms[-1] if terms else 0
+        state = HardState(term, vote, commit)
+        return Record(offset, end, first_index, state, last_term, commands, payload, terms, kinds)
 
-    def _entries(self, payload: bytes, record_offset: int) -> tuple[int, list[bytes]]:
-        (count,) = _COUNT.unpack_from(payload, _BODY.size)
-        columns = _columns(count)
+    def _entries(self, payload: bytes, record_offset: int) -> tuple[tuple[int, ...], tuple[int, ...], list[bytes]]:
+        (number,) = _COUNT.unpack_from(payload, _BODY.size)
+        columns = _columns(number)
         heads = columns.unpack_from(payload, _BODY.size + _COUNT.size)
-        terms, kinds, lengths = heads[:count], heads[count : 2 * count], heads[2 * count :]
-        for kind in kinds:
-            if kind != COMMAND:
-                raise LogDamaged(f"{self.path} at offset {record_offset} has an entry of unknown kind {kind}")
+        terms, kinds, lengths = heads[:number], heads[number : 2 * number], heads[2 * number :]
+        for kind in set(kinds) - KINDS:
+            raise LogDamaged(f"{self.path} at offset {record_offset} has an entry of unknown kind {kind}")
         position = _BODY.size + _COUNT.size + columns.size
         commands = []
         for length in lengths:
             commands.append(payload[position : position + length])
             position += length
-        return terms[-1] if terms else 0, commands
+        return terms, kinds, commands
 
     def _has_record_behind(self, offset: int) -> bool:
         while (offset := self._data.find(self._mark, offset + 1)) >= 0:

@@ -1,0 +1,44 @@
+"""The data directory of a member of a cell, which may not know its cell yet."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from znoded.zab_raft.directory import DataDirectory, Meta
+from znoded.zab_raft.errors import DirectoryError
+from znoded.zab_raft.files import Files
+from znoded.zab_raft.peers.identity import INCARNATION_BYTES, NO_CELL, Identity
+
+
+class CellDirectory(DataDirectory):
+    """A data directory with an incarnation: random bytes that are drawn with it and lost with it."""
+
+    def __init__(self, path: str, member: int, files: Files | None = None) -> None:
+        """Open the directory for this member, making it when there is none.
+
+        Raises `DirectoryError` when it belongs to another member or process, or to no cell, or is damaged.
+        """
+        super().__init__(path, member, files=files)
+        self.incoming_path = os.path.join(self.path, "incoming")
+
+    @property
+    def identity(self) -> Identity:
+        """Who the member is towards the others."""
+        meta = self.meta
+        cell = bytes.fromhex(meta.cell) or NO_CELL
+        return Identity(cell, meta.member, meta.raft_id, bytes.fromhex(meta.incarnation))
+
+    def enter_cell(self, cell: bytes, raft_id: int) -> None:
+        """Remember for good that the member is in this cell under this id."""
+        self._write_meta(replace(self.meta, cell=cell.hex(), raft_id=raft_id))
+
+    def _check_kind(self, meta: Meta) -> None:
+        if not meta.incarnation:
+            raise DirectoryError(
+                f"{self.path} belongs to a member that is alone; take [cell.members] out of the configuration, or name "
+                "another data directory"
+            )
+
+    def _first_meta(self, member: int, cell: str | None) -> Meta:
+        return Meta("", member, 0, initialised=False, incarnation=os.urandom(INCARNATION_BYTES).hex())
