@@ -1,0 +1,77 @@
+"""Whom this member accepts: the judgement over an identity that was proven in a handshake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from znoded.zab_raft.peers.handshake import Hello, Purpose
+from znoded.zab_raft.peers.identity import Identity
+
+
+class KnownIncarnations(Protocol):
+    def is_known(self, raft_id: int, incarnation: bytes) -> bool:
+        """Whether this is the first incarnation of the id that was ever seen; it is remembered, durably, if it is."""
+
+
+class Gate:
+    """What judgement rests on: who this member is, and who is in the cell.
+
+    `members` is raft id -> (member number, "host:port"), `highest_id` the greatest raft id there ever was.
+    """
+
+    def __init__(self, identity: Identity, address: str, secret: bytes, incarnations: KnownIncarnations) -> None:
+        self.identity = identity
+        self.address = address
+        self.secret = secret
+        self.members: Mapping[int, tuple[int, str]] = {}
+        self.highest_id = 0
+        self._incarnations = incarnations
+
+    def why_not_dialer(self, hello: Hello) -> str:
+        """Why a dialer is not accepted; empty if it is."""
+        own, other = self.identity, hello.identity
+        if hello.to_number != own.number:
+            return f"it looks for member {hello.to_number}, this is member {own.number}: check the peer addresses"
+        if hello.purpose is Purpose.ENTER:
+            return ""  # what a blank member may do is in the answer that it gets
+        return self._why_not_member(other)
+
+    def why_not_acceptor(self, other: Identity, raft_id: int, number: int) -> str:
+        """Why the acceptor is not taken for the member that was dialled; empty if it is."""
+        if other.number != number:
+            return f"it is member {other.number}, not member {number}: check the peer addresses"
+        if not other.blank and other.cell == self.identity.cell and other.raft_id != raft_id:
+            return f"{_name(other)} is not the one that was dialled, with raft id {raft_id}"
+        return self._why_not_member(other)
+
+    def why_not_incarnation(self, other: Identity, raft_id: int) -> str:
+        """Why a member that has, or wants, a raft id is not the one it belongs to; empty if it is."""
+        if self._incarnations.is_known(raft_id, other.incarnation):
+            return ""
+        return (
+            f"the data directory of member {other.number} (raft id {raft_id}) is not the one that this cell knows: "
+            "it was lost or replaced; remove the member and add it again with reconfig"
+        )
+
+    def _why_not_member(self, other: Identity) -> str:
+        own = self.identity
+        if own.blank:
+            return f"member {own.number} is not in a cell yet"
+        if other.blank:
+            return f"member {other.number} is not in a cell yet"
+        if other.cell != own.cell:
+            return f"member {other.number} is of cell {other.cell.hex()}, member {own.number} of cell {own.cell.hex()}"
+        if other.raft_id == own.raft_id:
+            return f"{_name(other)} has the raft id of member {own.number}"
+        if other.raft_id in self.members:
+            number, _ = self.members[other.raft_id]
+            if other.number != number:
+                return f"raft id {other.raft_id} belongs to member {number}, not to member {other.number}"
+        elif other.raft_id <= self.highest_id:
+            return f"{_name(other)} was removed from the cell; add it again with reconfig, under a new data directory"
+        return self.why_not_incarnation(other, other.raft_id)
+
+
+def _name(other: Identity) -> str:
+    return f"member {other.number} (raft id {other.raft_id})"

@@ -1,0 +1,40 @@
+"""What is logged about connections that were refused: each reason once in a while, and never a flood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+PERIOD_S = 60.0
+LINES_LIMIT = 50
+"""Of a period."""
+
+log = Logger()
+
+
+class Refusals:
+    """Logs each (address, reason) once in a period, and so many in all; what is left out is counted."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._period_ends_s = seconds() + PERIOD_S
+        self._said: set[tuple[str, str]] = set()
+        self._left_out = 0
+
+    def add(self, host: str, where: str, reason: str) -> None:
+        """A connection with `where`, an address on `host`, was refused by either side."""
+        if self._seconds() >= self._period_ends_s:
+            self._end_period()
+        if (host, reason) in self._said or len(self._said) >= LINES_LIMIT:
+            self._left_out += 1
+            return
+        self._said.add((host, reason))
+        log.warn("peer connection with {where} refused: {reason}", where=where, reason=reason)
+
+    def _end_period(self) -> None:
+        if self._left_out:
+            log.warn("{count} more peer connections were refused in the last minute", count=self._left_out)
+        self._period_ends_s = self._seconds() + PERIOD_S
+        self._said.clear()
+        self._left_out = 0
