@@ -10,10 +10,9 @@ from tests.tree.test_checkpoint_tables import state, use_everything
 from tests.tree.world import Client, World, only
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
-from znoded.jute.records import CreateRequest, ReconfigRequest
+from znoded.jute.records import CreateRequest
 from znoded.tree import commands
 from znoded.tree.commands import HEAD, encode_command
-from znoded.tree.options import TreeOptions
 from znoded.tree.tree import CLIENT_OPS, INTERNAL_OPS, Tree
 
 MARSHALLING = ErrorCode.MARSHALLING_ERROR
@@ -67,14 +66,6 @@ def test_unknown_operations_and_internal_ones_out_of_place_are_unimplemented(hou
         assert client.send(op, b"")[0] == ErrorCode.UNIMPLEMENTED
         client.sequence -= 1
     assert house.command(Op.SET_DATA, b"", client.id, client.attach, -1) == ErrorCode.UNIMPLEMENTED
-
-
-def test_a_lone_member_has_no_reconfig(client: Client) -> None:
-    record = ReconfigRequest(None, None, None, -1).encode()
-    assert client.send(Op.RECONFIG, record)[0] == ErrorCode.RECONFIG_DISABLED
-    switched_on = World(TreeOptions(reconfig=True)).session()
-    assert switched_on.send(Op.RECONFIG, record)[0] == ErrorCode.UNIMPLEMENTED
-    assert switched_on.send(Op.RECONFIG, b"")[0] == MARSHALLING
 
 
 def test_an_undecodable_term_is_a_marshalling_error(house: World) -> None:

@@ -38,6 +38,7 @@ def state(tree: Tree) -> dict[str, object]:
     """Everything that is replicated, in a form that can be compared."""
     return {
         "numbers": (tree.zxid, tree.term, tree.cell_secret, tree.options.encode()),
+        "members": (tree.roster, tree.config_version),
         "nodes": tree.nodes,
         "children": {path: set(children) for path, children in tree.children.items()},
         "created": tree.created,

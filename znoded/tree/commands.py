@@ -9,6 +9,8 @@ which the server never takes from a client:
     closeSession      of sequence EXPIRY_SEQUENCE: long term; attach and term are those it was decided under
     deleteContainer   ustring path, long mzxid, long pzxid: those it was decided on
     NEW_TERM          long term, buffer cell secret (kept if there is none yet), buffer options (in force from here on)
+    DECIDED_RECONFIG  int error or 0, buffer roster, buffer configuration text, buffer the client's own command
+    SET_ROSTER        long time_ms, buffer roster, buffer configuration text
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ HEAD_BYTES = HEAD.size
 
 #: The op that begins a leader's term; no number of ZooKeeper's.
 NEW_TERM = -20
+#: A client's reconfig with what its leader made of it, and a leader's own word on who the members are.
+DECIDED_RECONFIG = -21
+SET_ROSTER = -22
 #: The sequence of a closeSession that its client did not ask for.
 EXPIRY_SEQUENCE = -1
 

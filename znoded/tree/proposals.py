@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
-from znoded.jute.primitives import encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
+from znoded.jute.primitives import Reader, encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
 from znoded.tree.acl import Identity
-from znoded.tree.commands import EXPIRY_SEQUENCE, NEW_TERM, encode_command
+from znoded.tree.commands import (
+    DECIDED_RECONFIG,
+    EXPIRY_SEQUENCE,
+    HEAD,
+    NEW_TERM,
+    SET_ROSTER,
+    encode_command,
+)
 from znoded.tree.options import TreeOptions
 
 
@@ -37,3 +45,26 @@ def new_term(time_ms: int, term: int, cell_secret: bytes, options: TreeOptions) 
     """Begin a leader's term, with its options. `cell_secret` becomes the cell's if it has none yet."""
     record = encode_long(term) + encode_buffer(cell_secret) + encode_buffer(options.encode())
     return encode_command(time_ms, 0, 0, 0, NEW_TERM, b"", record)
+
+
+def made_reconfig(command: bytes, roster: bytes, text: bytes) -> bytes:
+    """A client's reconfig, as its leader makes it: `text` is the configuration without its version."""
+    return _decided(command, ErrorCode.OK, roster, text)
+
+
+def refused_reconfig(command: bytes, err: ErrorCode) -> bytes:
+    """A client's reconfig, as its leader refuses it."""
+    return _decided(command, err, b"", b"")
+
+
+def _decided(command: bytes, err: ErrorCode, roster: bytes, text: bytes) -> bytes:
+    """Raises JuteError for bytes that are no command."""
+    time_ms, session, attach, sequence, _, _ = Reader(command).unpack(HEAD)
+    record = encode_int(err) + encode_buffer(roster) + encode_buffer(text) + encode_buffer(command)
+    return encode_command(time_ms, session, attach, sequence, DECIDED_RECONFIG, b"", record)
+
+
+def new_roster(time_ms: int, roster: bytes, text: bytes) -> bytes:
+    """Say who the members are; of no effect if the tree knows. `text` is the configuration without its version."""
+    record = encode_long(time_ms) + encode_buffer(roster) + encode_buffer(text)
+    return encode_command(time_ms, 0, 0, 0, SET_ROSTER, b"", record)

@@ -6,7 +6,7 @@ acls       path -> vector of ACL entries; absent for the open ACL
 kinds      path -> long: 0 for a container, the time to live in ms for a TTL node; absent for others
 sessions   id -> int timeout_ms, long attach, long sequence, then the password
 changes    first zxid -> a chunk of recent changes
-meta       zxid, term, cell_secret, options, last_session_number, changes_floor
+meta       zxid, term, cell_secret, options, last_session_number, changes_floor, roster, config_version
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
             (b"options", tree.options.encode()),
             (b"last_session_number", LONG.pack(tree.last_session_number)),
             (b"changes_floor", LONG.pack(tree.changes.floor_zxid)),
+            (b"roster", tree.roster),
+            (b"config_version", LONG.pack(tree.config_version)),
         ],
     }
 
@@ -101,6 +103,9 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.cell_secret = meta[b"cell_secret"]
     tree.options = tree.options.decided(meta[b"options"])
     tree.last_session_number = LONG.unpack(meta[b"last_session_number"])[0]
+    # A checkpoint made before there were cells knows no members.
+    tree.roster = meta.get(b"roster", b"")
+    tree.config_version = LONG.unpack(meta.get(b"config_version", LONG.pack(0)))[0]
     tree.nodes = nodes
     tree.created = {path: INT.unpack(value)[0] for path, value in read_table(CREATED)}
     tree.acls = {path: tree.interned(ACL_VECTOR.read(Reader(value)) or ()) for path, value in read_table(ACLS)}

@@ -12,18 +12,27 @@ from typing import Final, TypeAlias
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
 from znoded.jute.primitives import JuteError, Reader, encode_buffer
-from znoded.jute.records import Acl, ReconfigRequest
+from znoded.jute.records import Acl
 from znoded.jute.stat import STAT
 from znoded.tree import tables
 from znoded.tree.acl import OPEN_ACL, Acls, Identity, allowed
 from znoded.tree.changes import RecentChanges
-from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD, HEAD_BYTES, NEW_TERM, IdentityCache
+from znoded.tree.commands import (
+    DECIDED_RECONFIG,
+    EXPIRY_SEQUENCE,
+    HEAD,
+    HEAD_BYTES,
+    NEW_TERM,
+    SET_ROSTER,
+    IdentityCache,
+)
 from znoded.tree.create import create, create2, create_container, create_ttl
 from znoded.tree.delete import delete
 from znoded.tree.multi import multi
 from znoded.tree.options import TreeOptions
 from znoded.tree.paths import name_bytes, names_bytes
 from znoded.tree.quota import Limits
+from znoded.tree.reconfig import CONFIG, decided_reconfig, reconfig, set_roster
 from znoded.tree.refusal import Refused
 from znoded.tree.sessions import Session, close_session, create_session, expire_session
 from znoded.tree.set_acl import set_acl
@@ -69,6 +78,9 @@ class Tree:
         self.zxid = 0
         self.term = 0
         self.cell_secret = b""
+        #: Who the members of the cell are, opaque here, and the zxid since when; empty and 0 for a member alone.
+        self.roster = b""
+        self.config_version = 0
         #: The highest number in the id of any session there ever was.
         self.last_session_number = 0
         self.dirty = tables.Dirty()
@@ -84,8 +96,8 @@ class Tree:
         """The znodes of a new server. No command created them, and no parent counted them (protocol facts 4)."""
         for path, aversion, children in (
             (b"/", 0, (b"/zookeeper",)),
-            (b"/zookeeper", 0, (b"/zookeeper/config", b"/zookeeper/quota")),
-            (b"/zookeeper/config", -1, ()),
+            (b"/zookeeper", 0, (CONFIG, b"/zookeeper/quota")),
+            (CONFIG, -1, ()),
             (b"/zookeeper/quota", 0, ()),
         ):
             count = len(children)
@@ -93,7 +105,7 @@ class Tree:
             if children:
                 self.children[path] = dict.fromkeys(children)
                 self.children_bytes[path] = names_bytes(path, children)
-        self.acls[b"/zookeeper/config"] = _READ_ONLY_ACL
+        self.acls[CONFIG] = _READ_ONLY_ACL
         self.dirty.nodes.update(self.nodes)
         self.dirty.acls.update(self.acls)
 
@@ -210,12 +222,6 @@ class Tree:
         tables.load(self, read_table)
 
 
-def _reconfig(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
-    """op reconfig, for which there has to be more than one member."""
-    ReconfigRequest.decode(Reader(record))
-    raise Refused(ErrorCode.UNIMPLEMENTED if tree.options.reconfig else ErrorCode.RECONFIG_DISABLED)
-
-
 def _new_term(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
     reader = Reader(record)
     term, cell_secret, options = reader.long(), reader.buffer(), reader.buffer()
@@ -237,10 +243,11 @@ CLIENT_OPS: Final[Mapping[int, ClientOp]] = {
     Op.SET_ACL: set_acl,
     Op.MULTI: multi,
     Op.CREATE2: create2,
-    Op.RECONFIG: _reconfig,
+    Op.RECONFIG: reconfig,
     Op.CREATE_CONTAINER: create_container,
     Op.CREATE_TTL: create_ttl,
     Op.CLOSE_SESSION: close_session,
+    DECIDED_RECONFIG: decided_reconfig,
 }
 
 #: Takes the tree, the session id, the attach and the record.
@@ -250,4 +257,5 @@ INTERNAL_OPS: Final[Mapping[int, InternalOp]] = {
     Op.CLOSE_SESSION: expire_session,
     Op.DELETE_CONTAINER: delete_container,
     NEW_TERM: _new_term,
+    SET_ROSTER: set_roster,
 }

@@ -107,6 +107,11 @@ def with_data_unnoticed(node: bytes, data: bytes) -> bytes:
     return data + node[-STAT_BYTES:-_DATA_LENGTH_AT] + _INT.pack(len(data) - 4) + node[-_NUM_CHILDREN_AT:]
 
 
+def with_version(node: bytes, version: int) -> bytes:
+    """The znode with another count of data changes."""
+    return node[:-_VERSION_AT] + _INT.pack(version) + node[-_CHILD_FIELDS_AT:]
+
+
 def with_next_aversion(node: bytes) -> bytes:
     """The znode after a setACL."""
     return node[:-_AVERSION_AT] + _INT.pack(next_version(aversion_of(node))) + node[-_OWNER_AT:]
