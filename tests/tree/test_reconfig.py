@@ -61,6 +61,12 @@ class TestConfigNode:
         assert (stat.czxid, stat.aversion, stat.pzxid) == (0, -1, 0)
         assert stat.data_length == len(house.data(CONFIG) or b"")
 
+    def test_a_cell_that_was_founded_with_its_roster_still_shows_it(self) -> None:
+        house = World()
+        house.tree.roster = b"first"
+        house.apply(new_roster(house.now_ms, b"first", FIRST))
+        assert house.data(CONFIG) == FIRST + b"version=%x" % house.tree.zxid
+
     def test_a_leader_that_says_what_is_known_changes_nothing(self, house: World) -> None:
         before = house.stat(CONFIG)
         house.apply(new_roster(house.now_ms, b"first", FIRST))

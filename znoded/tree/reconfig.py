@@ -53,10 +53,10 @@ def decided_reconfig(tree: Tree, time_ms: int, session: Session, identities: byt
 
 
 def set_roster(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
-    """A leader says who its members are: news for a new cell, or after its members were set by hand."""
+    """A leader says who its members are: not shown yet in a new cell, news after its members were set by hand."""
     reader = Reader(record)
     time_ms, roster, text = reader.long(), reader.buffer() or b"", reader.buffer() or b""
-    if roster != tree.roster:
+    if roster != tree.roster or not tree.config_version:
         _show(tree, time_ms, roster, text)
 
 

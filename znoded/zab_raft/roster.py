@@ -4,20 +4,18 @@ A number, from 1 to 254, is what operators and clients know a member by, and may
 those of the founding members are their numbers, each later one is above all that ever were. So a member that was
 removed, or lost its disk, and joins again is another one to the Raft core.
 
-The roster is replicated state. It changes with the changes of the configuration that carry a new one.
+The roster is replicated state: the state machine keeps it, and it changes with the changes of the configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import count, pairwise
 
 from znoded.jute.primitives import (
     JuteError,
     Reader,
-    encode_buffer,
     encode_int,
     encode_long,
     encode_ustring,
@@ -32,32 +30,29 @@ _LEAST_ENTRY_BYTES = 28
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """Raft id -> member. No two have one number or one address."""
+    """Raft id -> member. No two have one number or one address.
+
+    `former` are those that the last change removed: they are needed until the Raft core has left them behind.
+    """
 
     members: Mapping[int, Member] = field(default_factory=dict)
+    former: Mapping[int, Member] = field(default_factory=dict)
 
     @classmethod
     def founding(cls, members: Iterable[Member]) -> Roster:
         """The roster that a cell begins with. Raises BadServers."""
-        return cls().after(members, highest_id=0)
+        return cls({member.number: member for member in _apart(members)})
 
     def after(self, members: Iterable[Member], highest_id: int, anew: Collection[int] = ()) -> Roster:
         """The roster of these members. Those whose number is here keep its raft id, unless it is in `anew`.
 
         `highest_id` is the greatest raft id there ever was. Raises BadServers.
         """
-        ordered = sorted(members, key=lambda member: member.number)
-        _check_apart(ordered)
         known = {member.number: raft_id for raft_id, member in self.members.items() if member.number not in anew}
-        after: dict[int, Member] = {}
-        for member in ordered:
-            raft_id = known.get(member.number)
-            if raft_id is None:
-                # A cell begins with its members' numbers; they are known before there is a leader to hand out others.
-                raft_id = highest_id + 1 if self.members else member.number
-            highest_id = max(highest_id, raft_id)
-            after[raft_id] = member
-        return Roster(after)
+        later_ids = count(highest_id + 1)
+        after = {known.get(member.number) or next(later_ids): member for member in _apart(members)}
+        former = {raft_id: member for raft_id, member in self.members.items() if raft_id not in after}
+        return Roster(after, former)
 
     def joined_by(self, joining: Iterable[Member], leaving: Iterable[int], highest_id: int) -> Roster:
         """The roster after some left, and then some joined or changed. Raises BadServers."""
@@ -93,56 +88,47 @@ class Roster:
         members = sorted(self.members.values(), key=lambda member: member.number)
         return "".join(f"{member.line}\n" for member in members)
 
+    @property
+    def addresses(self) -> dict[int, tuple[int, str]]:
+        """Raft id -> number and peer address of all members, the former ones too."""
+        return {raft_id: (member.number, member.peer) for raft_id, member in {**self.former, **self.members}.items()}
+
     def encode(self) -> bytes:
         """The bytes that the checkpoint, snapshots and changes hold."""
-        return encode_vector(sorted(self.members.items()), _encode_entry)
+        return _encode_members(self.members) + _encode_members(self.former)
 
     @classmethod
     def decode(cls, data: bytes) -> Roster:
         """Raises JuteError for bytes that are no roster."""
         reader = Reader(data)
-        roster = cls.read(reader)
+        roster = cls(_read_members(reader), _read_members(reader))
         if reader.remaining:
             raise JuteError(f"{reader.remaining} bytes behind a roster")
         return roster
 
-    @classmethod
-    def read(cls, reader: Reader) -> Roster:
-        """Take a roster from the front of what is read. Raises JuteError."""
-        return cls(dict(reader.vector(_read_entry, _LEAST_ENTRY_BYTES) or ()))
 
-
-class RosterChange(NamedTuple):
-    """The context of a change of the configuration: the roster from then on, and the machine's command for it."""
-
-    roster: Roster
-    command: bytes
-
-    def encode(self) -> bytes:
-        return self.roster.encode() + encode_buffer(self.command)
-
-    @classmethod
-    def decode(cls, context: bytes) -> RosterChange:
-        """Raises JuteError for bytes that are no such context."""
-        reader = Reader(context)
-        roster, command = Roster.read(reader), reader.buffer()
-        if command is None or reader.remaining:
-            raise JuteError("not the context of a change of the configuration")
-        return cls(roster, command)
-
-
-def _check_apart(members: list[Member]) -> None:
-    """Raise BadServers if two members have one number, or two listeners one address."""
-    for before, member in pairwise(members):
+def _apart(members: Iterable[Member]) -> list[Member]:
+    """The members by number. Raises BadServers if two have one number, or two listeners one address."""
+    ordered = sorted(members, key=lambda member: member.number)
+    for before, member in pairwise(ordered):
         if before.number == member.number:
             raise BadServers(f"server.{member.number} is there twice")
     taken: dict[tuple[str, int], int] = {}
-    for member in members:
+    for member in ordered:
         for host, port in member.listeners:
             if (host, port) in taken:
                 both = f"of server.{taken[host, port]} and of server.{member.number}"
                 raise BadServers(f"{host}:{port} is an address {both}")
             taken[host, port] = member.number
+    return ordered
+
+
+def _encode_members(members: Mapping[int, Member]) -> bytes:
+    return encode_vector(sorted(members.items()), _encode_entry)
+
+
+def _read_members(reader: Reader) -> dict[int, Member]:
+    return dict(reader.vector(_read_entry, _LEAST_ENTRY_BYTES) or ())
 
 
 def _encode_entry(entry: tuple[int, Member]) -> bytes:

@@ -1,0 +1,104 @@
+"""What a leader makes of a client's reconfig: a change of the members, or the command that refuses it.
+
+The plan is made on the state in which it will be applied: when this is called, all that was proposed before is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+
+from twisted.logger import Logger
+
+from znoded.jute.errors import ErrorCode
+from znoded.jute.primitives import JuteError
+from znoded.tree.proposals import made_reconfig, new_roster, refused_reconfig
+from znoded.tree.reconfig import Asked, asked, check_rights
+from znoded.tree.refusal import Refused
+from znoded.tree.tree import Tree
+from znoded.zab_raft.cell_machine import Refusal
+from znoded.zab_raft.core.conf_change import ConfChange
+from znoded.zab_raft.core.configuration import Configuration
+from znoded.zab_raft.membership import change, keeps_quorum
+from znoded.zab_raft.roster import NUMBER_MOST, Roster
+from znoded.zab_raft.server_lines import BadServers, NoNumber, parse_joining, parse_leaving, parse_members
+
+log = Logger()
+
+_CODES = {
+    Refusal.PENDING: ErrorCode.RECONFIG_IN_PROGRESS,
+    Refusal.NO_QUORUM: ErrorCode.NEW_CONFIG_NO_QUORUM,
+    Refusal.IMPOSSIBLE: ErrorCode.BAD_ARGUMENTS,
+}
+
+
+def plan_change(
+    tree: Tree, configuration: Configuration, synced: Collection[int], command: bytes
+) -> ConfChange | bytes:
+    """The change that a reconfig asks for, or the ordinary command to propose in its place, which refuses it.
+
+    The context of the change is a command too: the client's, decided. `synced` are the raft ids of those that are
+    connected and up to date. Raises JuteError for bytes that are no command.
+    """
+    try:
+        wanted = asked(tree, command, is_pending=configuration.joint or not tree.roster)
+        roster = _wanted_roster(tree, wanted, configuration.highest_id)
+        if not keeps_quorum(roster, configuration, synced):
+            raise Refused(ErrorCode.NEW_CONFIG_NO_QUORUM)
+        check_rights(tree, wanted.identities)
+        _check_numbers(roster)
+    except Refused as refused:
+        return refused_reconfig(command, refused.err)
+    except (NoNumber, JuteError):
+        return refused_reconfig(command, ErrorCode.MARSHALLING_ERROR)
+    except BadServers:
+        return refused_reconfig(command, ErrorCode.BAD_ARGUMENTS)
+    return change(roster, configuration, made_reconfig(command, roster.encode(), roster.text.encode()))
+
+
+def refused_change(command: bytes, refusal: Refusal) -> bytes:
+    """The ordinary command that refuses a reconfig which was planned and cannot be made."""
+    return refused_reconfig(command, _CODES[refusal])
+
+
+def roster_command(tree: Tree, time_ms: int) -> bytes:
+    """The command by which a new leader has /zookeeper/config show the roster that the tree has."""
+    return new_roster(time_ms, tree.roster, Roster.decode(tree.roster).text.encode())
+
+
+def _wanted_roster(tree: Tree, wanted: Asked, highest_id: int) -> Roster:
+    """The roster that is asked for. Raises BadServers, after telling the operator if he is the one who asks."""
+    roster = Roster.decode(tree.roster)
+    request = wanted.request
+    try:
+        if request.new_members is None:
+            leaving = parse_leaving(_text(request.leaving))
+            roster = roster.joined_by(parse_joining(_text(request.joining)), leaving, highest_id)
+        else:
+            roster = roster.after(parse_members(_text(request.new_members)), highest_id)
+        if not roster.voters:
+            raise BadServers("no participant would be left")
+    except BadServers as error:
+        with suppress(Refused):
+            check_rights(tree, wanted.identities)  # else anybody could fill the log
+            log.info("A reconfig is refused: {error}", error=error)
+        raise
+    return roster
+
+
+def _check_numbers(roster: Roster) -> None:
+    """ZooKeeper knows no greatest number, and its clients expect that rights are looked at before this one is."""
+    strange = [member.number for member in roster.members.values() if not 1 <= member.number <= NUMBER_MOST]
+    if strange:
+        log.info(
+            "A reconfig is refused: server.{number} has no number from 1 to {most}", number=strange[0], most=NUMBER_MOST
+        )
+        raise Refused(ErrorCode.BAD_ARGUMENTS)
+
+
+def _text(value: bytes | None) -> str:
+    """Raises BadServers unless it is UTF-8."""
+    try:
+        return (value or b"").decode()
+    except UnicodeDecodeError as error:
+        raise BadServers(f"not UTF-8: {error}") from None
