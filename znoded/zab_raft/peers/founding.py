@@ -8,7 +8,12 @@ blank and has the same table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from struct import Struct
 from typing import NamedTuple
+
+from znoded.jute.primitives import JuteError, Reader, encode_buffer
+from znoded.zab_raft.peers.handshake import ADDRESS_BYTES_LIMIT
 
 
 class Table(NamedTuple):
@@ -51,6 +56,61 @@ class Denied(NamedTuple):
 
 
 Answer = Blank | Welcome | Denied
+
+ANSWER_BYTES_LIMIT = 1 << 20
+DIGEST_BYTES_LIMIT = 64
+
+_WELCOME = Struct(">16sQQ?I")
+_MEMBER = Struct(">QI")
+
+
+class _Kind(IntEnum):
+    BLANK = 1
+    WELCOME = 2
+    DENIED = 3
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """The payload of an answer."""
+    if isinstance(answer, Blank):
+        return bytes([_Kind.BLANK]) + answer.digest
+    if isinstance(answer, Denied):
+        return bytes([_Kind.DENIED]) + answer.reason.encode()
+    head = _WELCOME.pack(answer.cell, answer.raft_id, answer.highest_id, answer.founding, len(answer.members))
+    members = [
+        _MEMBER.pack(raft_id, number) + encode_buffer(address.encode())
+        for raft_id, (number, address) in sorted(answer.members.items())
+    ]
+    return b"".join((bytes([_Kind.WELCOME]), head, *members, answer.roster))
+
+
+def decode_answer(payload: bytes) -> Answer:
+    """Raises JuteError."""
+    kind, reader = payload[:1], Reader(payload, min(1, len(payload)))
+    try:
+        if kind == bytes([_Kind.BLANK]):
+            return Blank(payload[1:])
+        if kind == bytes([_Kind.DENIED]):
+            return Denied(payload[1:].decode())
+        if kind == bytes([_Kind.WELCOME]):
+            return _decode_welcome(reader)
+    except UnicodeDecodeError as error:
+        raise JuteError("an answer that is not text") from error
+    raise JuteError(f"no answer begins with {kind.hex() or 'nothing'}")
+
+
+def _decode_welcome(reader: Reader) -> Welcome:
+    cell, raft_id, highest_id, founding, count = reader.unpack(_WELCOME)
+    if count * (_MEMBER.size + 4) > reader.remaining:
+        raise JuteError(f"{count} members in {reader.remaining} bytes")
+    members = {}
+    for _ in range(count):
+        member, number = reader.unpack(_MEMBER)
+        address = reader.buffer() or b""
+        if len(address) > ADDRESS_BYTES_LIMIT:
+            raise JuteError(f"an address of {len(address)} bytes")
+        members[member] = number, address.decode()
+    return Welcome(cell, raft_id, founding, reader.data[reader.position :], members, highest_id)
 
 
 class Found(NamedTuple):

@@ -39,16 +39,25 @@ class Gate:
 
     def why_not_acceptor(self, other: Identity, raft_id: int, number: int) -> str:
         """Why the acceptor is not taken for the member that was dialled; empty if it is."""
-        if other.number != number:
-            return f"it is member {other.number}, not member {number}: check the peer addresses"
+        if why := self.why_not_number(other, number):
+            return why
         if not other.blank and other.cell == self.identity.cell and other.raft_id != raft_id:
             return f"{_name(other)} is not the one that was dialled, with raft id {raft_id}"
         return self._why_not_member(other)
 
+    def why_not_number(self, other: Identity, number: int) -> str:
+        """Why the acceptor is not the one with this number; empty if it is."""
+        if other.number == number:
+            return ""
+        return f"it is member {other.number}, not member {number}: check the peer addresses"
+
     def why_not_incarnation(self, other: Identity, raft_id: int) -> str:
         """Why a member that has, or wants, a raft id is not the one it belongs to; empty if it is."""
-        if self._incarnations.is_known(raft_id, other.incarnation):
-            return ""
+        try:
+            if self._incarnations.is_known(raft_id, other.incarnation):
+                return ""
+        except OSError as error:
+            return f"member {self.identity.number} cannot write down that it knows {_name(other)}: {error}"
         return (
             f"the data directory of member {other.number} (raft id {raft_id}) is not the one that this cell knows: "
             "it was lost or replaced; remove the member and add it again with reconfig"
