@@ -5,7 +5,6 @@ The plan is made on the state in which it will be applied: when this is called, 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
 
 from twisted.logger import Logger
@@ -19,7 +18,7 @@ from znoded.tree.tree import Tree
 from znoded.zab_raft.cell_machine import Refusal
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.membership import change, keeps_quorum
+from znoded.zab_raft.membership import change
 from znoded.zab_raft.roster import NUMBER_MOST, Roster
 from znoded.zab_raft.server_lines import BadServers, NoNumber, parse_joining, parse_leaving, parse_members
 
@@ -32,19 +31,15 @@ _CODES = {
 }
 
 
-def plan_change(
-    tree: Tree, configuration: Configuration, synced: Collection[int], command: bytes
-) -> ConfChange | bytes:
+def plan_change(tree: Tree, configuration: Configuration, command: bytes) -> ConfChange | bytes:
     """The change that a reconfig asks for, or the ordinary command to propose in its place, which refuses it.
 
-    The context of the change is a command too: the client's, decided. `synced` are the raft ids of those that are
-    connected and up to date. Raises JuteError for bytes that are no command.
+    The context of the change is a command too: the client's, decided. That a quorum stays is the replica's to check,
+    which knows who is connected. Raises JuteError for bytes that are no command.
     """
     try:
         wanted = asked(tree, command, is_pending=configuration.joint or not tree.roster)
         roster = _wanted_roster(tree, wanted, configuration.highest_id)
-        if not keeps_quorum(roster, configuration, synced):
-            raise Refused(ErrorCode.NEW_CONFIG_NO_QUORUM)
         check_rights(tree, wanted.identities)
         _check_numbers(roster)
     except Refused as refused:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from znoded.zab_raft.core import quorum
 from znoded.zab_raft.core.conf_change import ChangeKind, ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.progress import Mode, Progress
-from znoded.zab_raft.core.quorum import VoteResult
 from znoded.zab_raft.roster import Roster
 from znoded.zab_raft.server_lines import Role
 
@@ -43,12 +41,6 @@ def promotion(roster: Roster, configuration: Configuration, synced: Collection[i
         return None
     due = configuration.learners & roster.voters & frozenset(synced)
     return ConfChange.of(Step(StepKind.ADD_VOTER, min(due))) if due else None
-
-
-def keeps_quorum(roster: Roster, configuration: Configuration, synced: Collection[int]) -> bool:
-    """Whether a majority of the voters that a change to `roster` leaves is synced, so that the cell goes on."""
-    left = configuration.voters & roster.voters
-    return bool(left) and quorum.vote(left, dict.fromkeys(synced, True)) is VoteResult.WON
 
 
 def synced(progress: Mapping[int, Progress], last_index: int, connected: Callable[[int], bool]) -> frozenset[int]:
