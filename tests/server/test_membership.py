@@ -202,4 +202,4 @@ def test_undecodable_requests_are_marshalling_errors(cell: Cell) -> None:
 
 def test_bytes_that_are_no_command_are_a_jute_error(cell: Cell) -> None:
     with pytest.raises(JuteError):
-        plan_change(cell.house.tree, cell.configuration, ALL, b"short")
+        plan_change(cell.house.tree, cell.configuration, b"short")
