@@ -242,6 +242,10 @@ class CheckpointSource:
         value: bytes | None = self._transaction.get(key, db=handle) if handle else None
         return value
 
+    def read(self, table: bytes) -> list[tuple[bytes, bytes]]:
+        """All items of a small table."""
+        return self.items(table, b"", self._transaction.stat(self._handle(table))["entries"])
+
     def items(self, table: bytes, after: bytes, count: int) -> list[tuple[bytes, bytes]]:
         """The next items, at most `count`, in the order of their keys, behind the key `after`, which may be empty."""
         with self._transaction.cursor(self._handle(table)) as cursor:

@@ -1,0 +1,65 @@
+"""What was proposed at this member and is not applied yet: it is kept until it is, whoever leads meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+
+class ChangeRequest(NamedTuple):
+    """A change of the members that a client asked for. What comes to be applied is what a leader made of it."""
+
+    command: bytes
+
+
+#: A command of the state machine, or a change of the members.
+Proposal = bytes | ChangeRequest
+
+
+class OwnProposals:
+    """In the order in which they were proposed, of which the first are with the leader already.
+
+    Handing one over twice does no harm: the state machine refuses a repetition.
+    """
+
+    def __init__(self, original: Callable[[bytes], bytes]) -> None:
+        """`original` tells which request for a change a leader made a command of."""
+        self._original = original
+        self._proposals: deque[Proposal] = deque()
+        self._to_give = 0
+
+    def __len__(self) -> int:
+        return len(self._proposals)
+
+    def add(self, proposals: Iterable[Proposal]) -> None:
+        """More was proposed."""
+        before = len(self._proposals)
+        self._proposals.extend(proposals)
+        self._to_give += len(self._proposals) - before
+
+    def take(self) -> list[Proposal]:
+        """All that the leader was not given yet; it counts as given from now on."""
+        taken = list(islice(reversed(self._proposals), self._to_give))
+        taken.reverse()
+        self._to_give = 0
+        return taken
+
+    def give_again(self) -> None:
+        """The leader is another one, or what was given to it may be lost."""
+        self._to_give = len(self._proposals)
+
+    def applied(self, commands: Sequence[bytes]) -> None:
+        """These were applied, wherever they were proposed; own ones among them are done."""
+        proposals = self._proposals
+        if not proposals:
+            return
+        head = proposals[0]
+        for command in commands:
+            if command == head or (head.__class__ is ChangeRequest and self._original(command) == head[0]):
+                proposals.popleft()
+                if not proposals:
+                    break
+                head = proposals[0]
+        self._to_give = min(self._to_give, len(proposals))
