@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from znoded.zab_raft.files import Files
+from tests.zab_raft.split_files import SplitFiles
 
 
 class Operation(NamedTuple):
@@ -29,7 +29,7 @@ class Operation(NamedTuple):
     data: bytes = b""
 
 
-class RecordingFiles(Files):
+class RecordingFiles(SplitFiles):
     """Does what `Files` does, and notes it. Descriptors and paths belong to the data directory `root`."""
 
     def __init__(self, root: Path) -> None:

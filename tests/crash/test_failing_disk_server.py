@@ -13,13 +13,13 @@ from tests.server_process import ServerProcess
 
 FAILING_DISK = """
 import errno, os, sys
-sync = os.fdatasync
-def sync_or_fail(descriptor):
-    if os.path.exists({flag!r}):
+write = os.pwritev
+def write_or_fail(descriptor, pieces, offset, flags=0):
+    if flags & os.RWF_DSYNC and os.path.exists({flag!r}):
         os.unlink({flag!r})
         raise OSError(errno.EIO, os.strerror(errno.EIO))
-    sync(descriptor)
-os.fdatasync = sync_or_fail
+    return write(descriptor, pieces, offset, flags)
+os.pwritev = write_or_fail
 """
 
 

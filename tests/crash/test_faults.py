@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.zab_raft.members import JournalMember, commands_in
+from tests.zab_raft.split_files import SplitFiles
 from znoded.zab_raft import checkpoint as checkpoint_module
 from znoded.zab_raft import increment as increment_module
 from znoded.zab_raft import log_thread as log_thread_module
@@ -20,7 +21,7 @@ from znoded.zab_raft.files import Files
 NEVER = 10**9
 
 
-class FailingFiles(Files):
+class FailingFiles(SplitFiles):
     """The operation with number `fails` raises, once. `operations` counts, `failed` names it."""
 
     def __init__(self, fails: int, code: int) -> None:
@@ -89,8 +90,7 @@ def live(data_dir: Path, files: Files) -> JournalMember:
             member.reactor.run_until(lambda: member.replica.writable or bool(member.errors))
         if member.errors:
             break
-        for each in range(3):
-            assert member.replica.propose([b"%d.%d " % (number, each) + b"x" * 50])
+        assert member.replica.propose([b"%d.%d " % (number, each) + b"x" * 50 for each in range(3)])
         member.reactor.run_until(
             lambda: len(member.journal.commands) == member.replica.last_index or bool(member.errors)
         )
@@ -136,7 +136,7 @@ def test_operation_that_fails_once_never_costs_an_acknowledged_command(quick_pat
 
 
 def test_failed_sync_poisons_the_log_although_the_next_would_work(tmp_path: Path) -> None:
-    class OneBadSync(Files):
+    class OneBadSync(SplitFiles):
         bad = False
 
         def sync(self, descriptor: int) -> None:

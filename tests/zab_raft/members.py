@@ -37,8 +37,7 @@ class JournalMember:
 
     def write(self, *commands: bytes) -> None:
         """Propose the commands as one batch and return when it is applied."""
-        for command in commands:
-            assert self.replica.propose([command])
+        assert self.replica.propose(list(commands))
         last = len(self.journal.commands) + len(commands)
         self.reactor.run_until(lambda: len(self.journal.commands) >= last)
 

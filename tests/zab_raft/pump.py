@@ -25,6 +25,11 @@ class PumpReactor(Clock):
     def callFromThread(self, callable: Callable[..., object], *args: object, **kwargs: object) -> None:
         self._calls.put(partial(callable, *args, **kwargs))
 
+    def run_calls(self) -> None:
+        """Run what threads have asked for until now."""
+        while not self._calls.empty():
+            self._calls.get()()
+
     def run_until(self, condition: Callable[[], bool]) -> None:
         """Run what is due now and what threads ask for, until the condition holds; it must within `PATIENCE_S`."""
         self.advance(0)

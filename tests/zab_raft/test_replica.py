@@ -12,6 +12,7 @@ import pytest
 
 from tests.zab_raft.journal import Journal
 from tests.zab_raft.members import NEVER_MS, JournalMember, commands_in
+from tests.zab_raft.split_files import SplitFiles
 from znoded.zab_raft import log_thread as log_thread_module
 from znoded.zab_raft import replica as replica_module
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
@@ -19,7 +20,7 @@ from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
 
 
-class GatedFiles(Files):
+class GatedFiles(SplitFiles):
     """Lets a test hold up every sync and count them."""
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ def test_command_is_applied_once_it_is_durable(tmp_path: Path) -> None:
     member.stop()
 
 
-def test_commands_of_one_reactor_iteration_are_one_batch(tmp_path: Path) -> None:
+def test_commands_proposed_together_are_one_batch(tmp_path: Path) -> None:
     files = GatedFiles()
     member = JournalMember(tmp_path, files).start()
     member.write(b"warm up")

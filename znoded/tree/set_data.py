@@ -11,12 +11,13 @@ from znoded.tree.acl import WRITE
 from znoded.tree.commands import ends_of_path_and_data, int_at
 from znoded.tree.paths import check_path
 from znoded.tree.refusal import Refused
-from znoded.tree.znode import data_bytes_of, stat_of, version_of, with_data
+from znoded.tree.znode import STAT_BYTES, data_bytes_of, version_of, with_data
 
 if TYPE_CHECKING:
     from znoded.tree.sessions import Session
     from znoded.tree.tree import Tree
 
+_QUOTA_ROOT_SLASH = quota.ROOT_SLASH
 _DATA_CHANGED = int(EventType.NODE_DATA_CHANGED)
 
 
@@ -43,12 +44,15 @@ def set_data_of(tree: Tree, time_ms: int, identities: bytes, path: bytes, data: 
         quota.check(tree, path, 0, added_bytes)
     if version != -1 and version != version_of(node):
         raise Refused(ErrorCode.BAD_VERSION)
-    node = with_data(node, data, tree.zxid, time_ms)
-    tree.replace(path, node)
-    tree.changes.add(tree.zxid, _DATA_CHANGED, path)
+    zxid = tree.zxid
+    node = with_data(node, data, zxid, time_ms)
+    if tree.undo is not None:
+        tree.undo.remember(tree, path)
+    tree.nodes[path] = tree.dirty.nodes[path] = node
+    tree.changes.add(zxid, _DATA_CHANGED, path)
     tree.events.append((_DATA_CHANGED, path, acl))
     if tree.quotas:
         quota.count(tree, path, 0, added_bytes)
-    if path.startswith(quota.ROOT_SLASH):
+    if path.startswith(_QUOTA_ROOT_SLASH):
         quota.node_set(tree, path)
-    return stat_of(node)
+    return node[-STAT_BYTES:]

@@ -48,6 +48,8 @@ Applied: TypeAlias = tuple[int, int, int, int, bytes]
 _INTERNED_ACLS = 4096
 #: Larger ACLs are rare, and a table full of them would take gigabytes.
 _INTERNED_ACL_BYTES = 1024
+# Looked up once: every command comes by.
+unpack_head = HEAD.unpack_from
 _READ_ONLY_ACL: Acls = (Acl(int(Perm.READ), b"world", b"anyone"),)
 
 
@@ -117,12 +119,12 @@ class Tree:
         self.dirty_bytes += len(command)
         if len(command) < HEAD_BYTES:
             return 0, 0, 0, ErrorCode.MARSHALLING_ERROR, b""
-        time_ms, session_id, attach, sequence, op, identities_bytes = HEAD.unpack_from(command)
+        time_ms, session_id, attach, sequence, op, identities_bytes = unpack_head(command)
         record_at = HEAD_BYTES + identities_bytes
         if not HEAD_BYTES <= record_at <= len(command):
             return session_id, attach, sequence, ErrorCode.MARSHALLING_ERROR, b""
         try:
-            act = CLIENT_OPS.get(op)
+            act = client_op(op)
             if act is None or sequence == EXPIRY_SEQUENCE:
                 INTERNAL_OPS.get(op, _unknown)(self, session_id, attach, command[record_at:])
                 return session_id, attach, sequence, 0, b""
@@ -237,18 +239,22 @@ def _unknown(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
 #: Takes the tree, the time in ms, the session, the identities and the record, both encoded; gives the reply record.
 ClientOp: TypeAlias = Callable[[Tree, int, Session, bytes, bytes], bytes]
 CLIENT_OPS: Final[Mapping[int, ClientOp]] = {
-    Op.CREATE: create,
-    Op.DELETE: delete,
-    Op.SET_DATA: set_data,
-    Op.SET_ACL: set_acl,
-    Op.MULTI: multi,
-    Op.CREATE2: create2,
-    Op.RECONFIG: reconfig,
-    Op.CREATE_CONTAINER: create_container,
-    Op.CREATE_TTL: create_ttl,
-    Op.CLOSE_SESSION: close_session,
-    DECIDED_RECONFIG: decided_reconfig,
+    int(op): act
+    for op, act in {
+        Op.CREATE: create,
+        Op.DELETE: delete,
+        Op.SET_DATA: set_data,
+        Op.SET_ACL: set_acl,
+        Op.MULTI: multi,
+        Op.CREATE2: create2,
+        Op.RECONFIG: reconfig,
+        Op.CREATE_CONTAINER: create_container,
+        Op.CREATE_TTL: create_ttl,
+        Op.CLOSE_SESSION: close_session,
+        DECIDED_RECONFIG: decided_reconfig,
+    }.items()
 }
+client_op = CLIENT_OPS.get
 
 #: Takes the tree, the session id, the attach and the record.
 InternalOp: TypeAlias = Callable[[Tree, int, int, bytes], None]

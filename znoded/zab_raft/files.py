@@ -40,6 +40,12 @@ class Files:
         """Return when the file's data, and the metadata needed to read it back, is on the device."""
         os.fdatasync(descriptor)
 
+    def write_synced(self, descriptor: int, offset: int, pieces: Sequence[bytes]) -> None:
+        """`write`, then `sync`. Where the kernel does both in one call, the caller's thread is woken once less."""
+        if os.pwritev(descriptor, pieces, offset, os.RWF_DSYNC) != sum(map(len, pieces)):
+            self.write(descriptor, offset, pieces)
+            self.sync(descriptor)
+
     def close(self, descriptor: int) -> None:
         """Close a file; that does not make it durable."""
         os.close(descriptor)

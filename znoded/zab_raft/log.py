@@ -115,8 +115,7 @@ class Log:
         if self._offset + PREFIX_BYTES + len(payload) > self._size_bytes:
             self._rotate(batch)
         prefix = record_prefix(self._header.salt, payload)
-        self._files.write(self._descriptor, self._offset, (prefix, payload))
-        self._files.sync(self._descriptor)
+        self._files.write_synced(self._descriptor, self._offset, (prefix, payload))
         self._offset += len(prefix) + len(payload)
         self._last_index = batch.last_index
         self._hard_state = batch.hard_state

@@ -1,12 +1,18 @@
-"""The one thread that writes the log: batches in, completions out, so that the reactor never waits for a disk."""
+"""The one thread that writes the log: batches in, completions out, so that the reactor never waits for a disk.
+
+Both threads want the interpreter's lock, and each time one has to wait for the other costs as much as several requests.
+So a busy reactor is not told that a batch is durable: it looks at every turn. Only when it found nothing, and may be
+asleep, the thread wakes it.
+"""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -15,6 +21,14 @@ from znoded.zab_raft.log import Batch, Log
 
 #: How long to wait at a full disk before the next segment is tried again.
 RETRY_INTERVAL_S = 1.0
+
+
+class Reactor(Protocol):
+    """The part of a Twisted reactor that the log needs."""
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
+
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
 
 
 class LogThread:
@@ -29,17 +43,22 @@ class LogThread:
     def __init__(
         self,
         log: Log,
-        call_in_reactor: Callable[..., Any],
+        reactor: Reactor,
         on_synced: Callable[[Batch], None],
         on_writable: Callable[[bool], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._log = log
-        self._call_in_reactor = call_in_reactor
+        self._reactor = reactor
+        self._call_in_reactor = reactor.callFromThread
         self._on_synced = on_synced
         self._on_writable = on_writable
         self._on_fatal = on_fatal
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._under_way = 0  # batches appended and not reported
+        self._durable: deque[Batch] = deque()  # batches not reported yet
+        self._looks_again = False
+        self._may_sleep = False  # the reactor found nothing, and has to be woken
         self._stopping = threading.Event()
         self._writable = True
         self._abandoned = False
@@ -52,7 +71,9 @@ class LogThread:
 
     def append(self, batch: Batch) -> None:
         """Have the batch made durable."""
+        self._under_way += 1
         self._queue.put(partial(self._append, batch))
+        self._look_again()
 
     def forget(self, index: int) -> None:
         """Have the segments removed that hold nothing behind `index`."""
@@ -63,6 +84,24 @@ class LogThread:
         self._stopping.set()
         self._queue.put(None)
         return self._stopped
+
+    def _look_again(self) -> None:
+        if not self._looks_again:
+            self._looks_again = True
+            self._reactor.callLater(0, self._look)
+
+    def _look(self) -> None:
+        """Report what is durable, in the reactor's thread; look again at its next turn, or be woken."""
+        self._looks_again = self._may_sleep = False
+        if not self._durable:
+            self._may_sleep = self._under_way > 0
+            if not self._durable:  # looked at once more: the thread may have been done just before
+                return
+        while self._durable:
+            self._under_way -= 1
+            self._on_synced(self._durable.popleft())
+        if self._under_way:
+            self._look_again()
 
     def _run(self) -> None:
         try:
@@ -93,7 +132,10 @@ class LogThread:
                 if self._stopping.wait(RETRY_INTERVAL_S):
                     self._abandoned = True  # a later batch might fit, and must not be there without this one
                     return
-        self._call_in_reactor(self._on_synced, batch)
+        self._durable.append(batch)
+        if self._may_sleep:
+            self._may_sleep = False
+            self._call_in_reactor(self._look)
         if not self._log.has_spare:
             self._prepare()
 

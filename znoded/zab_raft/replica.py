@@ -25,7 +25,7 @@ from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.log import Batch, Log
-from znoded.zab_raft.log_thread import LogThread
+from znoded.zab_raft.log_thread import LogThread, Reactor
 from znoded.zab_raft.recovery import Recovery
 from znoded.zab_raft.segment import HardState
 
@@ -33,6 +33,9 @@ _log = Logger()
 
 BATCH_BYTES_LIMIT = 1 << 20
 """A batch is closed when its commands have this many bytes: it is applied in one go, and everybody waits for that."""
+
+HALVED_COMMANDS = 16
+"""From so many on, a batch that finds the disk idle is halved: one half is applied while the other becomes durable."""
 
 
 class StateMachine(Protocol):
@@ -53,14 +56,6 @@ class StateMachine(Protocol):
 
     def restore_changes(self, changes: Changes) -> None:
         """Take back changes that could not be stored; newer ones win."""
-
-
-class ReplicaReactor(Protocol):
-    """The part of a Twisted reactor that the replica uses."""
-
-    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
-
-    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ class Replica:
 
     def __init__(
         self,
-        reactor: ReplicaReactor,
+        reactor: Reactor,
         options: StorageOptions,
         machine: StateMachine,
         on_fatal: Callable[[BaseException], None],
@@ -106,7 +101,7 @@ class Replica:
         self._on_fatal = on_fatal
         self._files = files or Files()
         self._collected: list[bytes] = []
-        self._flush_is_due = False
+        self._is_syncing = False
         self._applied_term = 0
         self._attaches = 0
         self._closed = False
@@ -140,14 +135,14 @@ class Replica:
     def propose(self, commands: list[bytes]) -> bool:
         """Have commands committed and applied, in the order of the calls; False, and nothing done, if not `writable`.
 
-        All commands of one reactor iteration, or of the time that the previous batch takes to sync, make one batch.
+        What comes while a batch is made durable makes the next batch.
         """
         if not self.writable:
             return False
         self._collected += commands
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self._reactor.callLater(0, self._flush)
+        if not self._is_syncing:
+            count = len(self._collected)
+            self._submit(count if count < HALVED_COMMANDS else count // 2)
         return True
 
     @inlineCallbacks
@@ -174,7 +169,7 @@ class Replica:
         self._closed = True
         self.writable = False
         while self._collected:
-            self._submit()
+            self._submit(len(self._collected))
         yield self._log_thread.stop()
         if self._next_checkpoint.active():
             self._next_checkpoint.cancel()
@@ -201,30 +196,27 @@ class Replica:
             recovery.sequence + 1, self._hard_state(), recovery.first_index, recovery.last_index, recovery.payloads
         )
         directory.set_initialised()
-        self._log_thread = LogThread(
-            log, self._reactor.callFromThread, self._synced, self._room_changed, self._log_failed
-        )
+        self._log_thread = LogThread(log, self._reactor, self._synced, self._room_changed, self._log_failed)
 
     def _hard_state(self) -> HardState:
         return HardState(self.term, self._options.member, self.applied_index)
 
-    def _flush(self) -> None:
-        if self._collected:
-            self._submit()
-        else:
-            self._flush_is_due = False
-
-    def _submit(self) -> None:
-        commands = self._collected
-        self._collected = []
+    def _submit(self, count: int) -> None:
+        """Have the first `count` collected commands made durable, or those of them that are not too large together."""
+        commands, rest = self._collected[:count], self._collected[count:]
         if sum(map(len, commands)) > BATCH_BYTES_LIMIT:
-            commands, self._collected = _split(commands)
+            commands, others = _split(commands)
+            rest = others + rest
+        self._collected = rest
         batch = Batch.of(self.last_index + 1, self._hard_state(), commands)
         self.last_index = batch.last_index
+        self._is_syncing = True
         self._log_thread.append(batch)
 
     def _synced(self, batch: Batch) -> None:
-        self._flush()  # first, so that the disk works while the batch is applied
+        self._is_syncing = False
+        if self._collected:
+            self._submit(len(self._collected))  # first, so that the disk works while the batch is applied
         try:
             self._machine.apply_batch(batch.first_index, batch.commands)
         except Exception as error:
