@@ -42,3 +42,7 @@ class CellDirectory(DataDirectory):
 
     def _first_meta(self, member: int, cell: str | None) -> Meta:
         return Meta("", member, 0, initialised=False, incarnation=os.urandom(INCARNATION_BYTES).hex())
+
+    def _copied_meta(self) -> Meta:
+        """That of a member that is alone: a copy must not take part in the cell, whose log it does not have."""
+        return replace(self.meta, initialised=False, raft_id=0, incarnation="")

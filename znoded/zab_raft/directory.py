@@ -111,9 +111,9 @@ class DataDirectory:
             self._write_meta(replace(self.meta, initialised=True))
 
     def found_copy(self, path: str) -> None:
-        """Make `path` the data directory of the same member, for a checkpoint and an empty log."""
+        """Make `path` a data directory of the same member, for a checkpoint and an empty log."""
         self.files.make_directory(path)
-        self.files.replace(os.path.join(path, "meta"), replace(self.meta, initialised=False).encode())
+        self.files.replace(os.path.join(path, "meta"), self._copied_meta().encode())
 
     def close(self) -> None:
         """Let another process have the directory."""
@@ -162,6 +162,9 @@ class DataDirectory:
         # The names just made have to outlive a power cut before anything inside them counts.
         self.files.sync_directory(os.path.dirname(self.path))
         return self._write_meta(self._first_meta(member, cell))
+
+    def _copied_meta(self) -> Meta:
+        return replace(self.meta, initialised=False)
 
     def _check_kind(self, meta: Meta) -> None:
         """Raise `DirectoryError` if a member of this kind must not run on the directory."""
