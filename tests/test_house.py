@@ -34,7 +34,8 @@ MAY_IMPORT = {
     "zoo_cfg": set(),
     "exit": set(),
     "garbage_collection": set(),
-    "command": {"config"},
+    "members": set(),
+    "command": {"config", "members"},
     "service": {"server", "admin", "config", "exit", "garbage_collection"},
 }
 

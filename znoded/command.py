@@ -7,6 +7,7 @@ import sys
 
 from znoded import __version__
 from znoded.config import ConfigError, load_toml, load_zoo_cfg
+from znoded.members import show_members
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,6 +19,11 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("file", metavar="FILE")
     check.add_argument("--zoo-cfg", action="store_true", help="FILE is a ZooKeeper's zoo.cfg")
     check.set_defaults(run=_check_config)
+    members = commands.add_parser("members", help="show the members of a cell, how far each is, and what it lacks")
+    members.add_argument(
+        "--admin", metavar="URL", default="http://127.0.0.1:8080", help="a member's admin listener [%(default)s]"
+    )
+    members.set_defaults(run=lambda options: show_members(options.admin))
     options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status

@@ -65,6 +65,17 @@ def post_backup(back_up: BackUp) -> tuple[int, dict[str, Any]]:
     return request.responseCode or 200, json.loads(b"".join(request.written))
 
 
+def test_members_are_told_as_the_member_knows_them() -> None:
+    told = {"member": 1, "leader": 2, "term": 7, "members": [{"number": 1}]}
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), lambda: succeed(""), lambda: told)
+    status, body = get(site, "members")
+    assert (status, json.loads(body)) == (200, told)
+
+
+def test_a_member_that_stands_alone_has_no_members(site: AdminSite) -> None:
+    assert get(site, "members")[0] == 404
+
+
 def test_a_backup_answers_with_its_path() -> None:
     assert post_backup(lambda: succeed("/data.backup-5")) == (200, {"path": "/data.backup-5", "error": None})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.tree.world import Client, World
@@ -10,7 +12,7 @@ from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
 from znoded.jute.primitives import JuteError
 from znoded.jute.records import ReconfigRequest
-from znoded.server.membership import plan_change, refused_change, roster_command
+from znoded.server.membership import plan_change, refused_change, roster_command, told_members
 from znoded.tree.commands import encode_command
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import encode_identities
@@ -18,6 +20,7 @@ from znoded.tree.reconfig import original
 from znoded.zab_raft.cell_machine import Refusal
 from znoded.zab_raft.core.conf_change import ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
+from znoded.zab_raft.membership import MemberStatus, statuses
 from znoded.zab_raft.roster import Roster
 from znoded.zab_raft.server_lines import Role
 
@@ -203,3 +206,23 @@ def test_undecodable_requests_are_marshalling_errors(cell: Cell) -> None:
 def test_bytes_that_are_no_command_are_a_jute_error(cell: Cell) -> None:
     with pytest.raises(JuteError):
         plan_change(cell.house.tree, cell.configuration, b"short")
+
+
+class TwoOfThree:
+    """What the replica of a member that follows knows."""
+
+    leader = 2
+    term = 7
+
+    def members(self) -> list[MemberStatus]:
+        return statuses(THREE, VOTERS, {}, 0, 2, lambda raft_id: raft_id != 3)
+
+
+def test_what_is_known_of_the_cell_can_be_told_as_json() -> None:
+    told = json.loads(json.dumps(told_members(1, TwoOfThree())))
+    assert (told["member"], told["leader"], told["term"]) == (1, 2, 7)
+    assert [(each["number"], each["leads"], each["blocks"]) for each in told["members"]] == [
+        (1, False, ""),
+        (2, True, ""),
+        (3, False, "not connected"),
+    ]

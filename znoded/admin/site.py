@@ -9,6 +9,7 @@ from twisted.web.server import Site
 from znoded.admin.backup import BackUp, Backup
 from znoded.admin.commands import Commands
 from znoded.admin.health import Health, Readiness
+from znoded.admin.members import AskMembers, Members
 from znoded.admin.metrics import Metrics
 from znoded.admin.view import WordSource
 from znoded.garbage_collection import GarbageCollection
@@ -25,7 +26,7 @@ class Pages(Resource):
         """Name the pages there are."""
         request.setResponseCode(NOT_FOUND)
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        return b"No such page. There are /healthz, /readyz, /metrics, /commands, and /backup to POST to.\n"
+        return b"No such page. There are /healthz, /readyz, /metrics, /commands, /members, and /backup to POST to.\n"
 
 
 class AdminSite(Site):
@@ -38,12 +39,16 @@ class AdminSite(Site):
         """Say nothing about a request."""
 
 
-def admin_site(words: WordSource, garbage: GarbageCollection, back_up: BackUp) -> AdminSite:
-    """Every page of a member's admin listener."""
+def admin_site(
+    words: WordSource, garbage: GarbageCollection, back_up: BackUp, members: AskMembers | None = None
+) -> AdminSite:
+    """Every page of a member's admin listener. `members` is None for a member that stands alone."""
     root = Pages()  # type: ignore[no-untyped-call]
     root.putChild(b"healthz", Health())  # type: ignore[no-untyped-call]
     root.putChild(b"readyz", Readiness(words))
     root.putChild(b"metrics", Metrics(words, garbage))
     root.putChild(b"commands", Commands(words))
     root.putChild(b"backup", Backup(back_up))
+    if members is not None:
+        root.putChild(b"members", Members(members))
     return AdminSite(root)  # type: ignore[no-untyped-call]

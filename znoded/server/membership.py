@@ -6,6 +6,8 @@ The plan is made on the state in which it will be applied: when this is called, 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import asdict
+from typing import Protocol
 
 from twisted.logger import Logger
 
@@ -18,7 +20,7 @@ from znoded.tree.tree import Tree
 from znoded.zab_raft.cell_machine import Refusal
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.membership import change
+from znoded.zab_raft.membership import MemberStatus, change
 from znoded.zab_raft.roster import NUMBER_MOST, Roster
 from znoded.zab_raft.server_lines import BadServers, NoNumber, parse_joining, parse_leaving, parse_members
 
@@ -59,6 +61,26 @@ def refused_change(command: bytes, refusal: Refusal) -> bytes:
 def roster_command(tree: Tree, time_ms: int) -> bytes:
     """The command by which a new leader has /zookeeper/config show the roster that the tree has."""
     return new_roster(time_ms, tree.roster, Roster.decode(tree.roster).text.encode())
+
+
+class CellView(Protocol):
+    """What a member of a cell tells of it; the replica is one."""
+
+    @property
+    def leader(self) -> int:
+        """The number of the leader; 0: none is known."""
+
+    @property
+    def term(self) -> int: ...
+
+    def members(self) -> list[MemberStatus]:
+        """All members, as far as they are known here."""
+
+
+def told_members(member: int, cell: CellView) -> dict[str, object]:
+    """What the admin listener of this member tells of its cell."""
+    members = [asdict(status) for status in cell.members()]
+    return {"member": member, "leader": cell.leader, "term": cell.term, "members": members}
 
 
 def _wanted_roster(tree: Tree, wanted: Asked, highest_id: int) -> Roster:
