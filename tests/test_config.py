@@ -8,6 +8,7 @@ import json
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from znoded import config as configuration
 from znoded.config import Config, ConfigError, Limits, load_toml, load_zoo_cfg, parse
+from znoded.config_values import read_secret
 
 ROOT = Path(__file__).parent.parent
 PEM = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
@@ -66,7 +68,7 @@ def test_the_example_of_the_documentation_is_usable(toml_file: Path, pem_files: 
     assert config.auth.sasl_users == {"jaasuser": "jaas_password"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "conf").glob("*.toml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "conf").rglob("*.toml")), ids=lambda path: path.name)
 def test_the_configurations_we_ship_are_usable(path: Path) -> None:
     load_toml(str(path))
 
@@ -188,9 +190,111 @@ def test_a_cell_of_one_is_the_member_alone() -> None:
     assert config.cell.members[1].role == "voter"
 
 
-def test_a_cell_of_several_is_refused_rather_than_started_alone() -> None:
-    found = problems({"cell": {"members": {"1": MEMBER, "2": MEMBER}}})
-    assert "lists members 1, 2, but this version runs one member" in found["cell.members"]
+def members(count: int) -> dict[str, object]:
+    """The table of a cell of voters on one machine."""
+    addresses = {
+        str(n): {"peer": f"127.0.0.1:{2887 + n}", "client": f"127.0.0.1:{2180 + n}"} for n in range(1, count + 1)
+    }
+    return {"cell": {"members": addresses}}
+
+
+def test_a_cell_of_several() -> None:
+    config = parse({"member": 2, **members(3)})
+    assert list(config.cell.members) == [1, 2, 3]
+    assert config.peer_listen == "tcp:2889:interface=127.0.0.1"
+    assert (config.cell.heartbeat_ms, config.cell.election_ms) == (100, 1000)
+    assert (config.cell.secret_file, config.cell.tls) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("peer", "endpoint"),
+    [
+        ("10.0.0.1:2888", "tcp:2888:interface=10.0.0.1"),
+        ("[::1]:2888", r"tcp6:2888:interface=\:\:1"),
+        ("host.example:2888", "tcp:2888"),
+    ],
+)
+def test_a_member_listens_where_the_others_look_for_it(peer: str, endpoint: str) -> None:
+    assert parse({"cell": {"members": {"1": {"peer": peer}}}}).peer_listen == endpoint
+
+
+def test_a_member_may_listen_elsewhere_than_the_others_look_for_it() -> None:
+    table = {"cell": {"members": {"1": MEMBER}, "listen": "tcp:3333"}}
+    assert parse(table).peer_listen == "tcp:3333"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"1": {"role": "learner"}, "2": {"role": "learner"}, "3": {"role": "learner"}}, "cell.members.1.role"),
+        ({"2": {"peer": "127.0.0.1:2888"}}, "cell.members.2.peer"),
+        ({"2": {"client": "127.0.0.1:2888"}}, "cell.members.2.client"),
+        ({"2": {"peer": "0.0.0.0:2889"}}, "cell.members.2.peer"),
+        ({"2": {"peer": "a;b:2889"}}, "cell.members.2.peer"),
+        ({"2": {"client": "127.0.0.1"}}, "cell.members.2.client"),
+    ],
+)
+def test_members_that_cannot_be_together_are_refused(changes: dict[str, dict[str, str]], key: str) -> None:
+    table: Any = members(3)
+    for number, change in changes.items():
+        table["cell"]["members"][number] |= change
+    assert list(problems(table)) == [key]
+
+
+def test_members_may_leave_out_where_clients_reach_them() -> None:
+    table: Any = members(2)
+    for member in table["cell"]["members"].values():
+        del member["client"]
+    assert [member.client for member in parse(table).cell.members.values()] == ["", ""]
+
+
+def test_an_election_waits_for_some_heartbeats() -> None:
+    found = problems({"cell": {"heartbeat_ms": 100, "election_ms": 399}})
+    assert found == {"cell.election_ms": "399 ms is not right: it must be at least 400 ms, 4 heartbeats"}
+
+
+class TestSecretFile:
+    @pytest.fixture
+    def secret_file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "cell.secret"
+        path.write_bytes(b"0123456789abcdef\n")
+        path.chmod(0o600)
+        return path
+
+    def test_it_is_read_without_the_space_around_it(self, secret_file: Path) -> None:
+        config = parse({"cell": {"secret_file": str(secret_file)}})
+        assert config.cell.secret_file == str(secret_file)
+        assert read_secret(str(secret_file)) == b"0123456789abcdef"
+
+    @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+    def test_nobody_else_may_use_it(self, secret_file: Path, mode: int) -> None:
+        secret_file.chmod(mode)
+        found = problems({"cell": {"secret_file": str(secret_file)}})["cell.secret_file"]
+        assert f"its mode is {mode:04o}: chmod 600 {secret_file}" in found
+
+    @pytest.mark.parametrize("content", [b"", b"0123456789abcde\n", b"x" * 4097])
+    def test_it_is_neither_short_nor_long(self, secret_file: Path, content: bytes) -> None:
+        secret_file.write_bytes(content)
+        found = problems({"cell": {"secret_file": str(secret_file)}})["cell.secret_file"]
+        assert "must be a file with a secret of 16 to 4096 bytes" in found
+        assert "xxx" not in found
+
+    def test_one_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        absent = str(tmp_path / "absent")
+        assert f"({absent}: No such file" in problems({"cell": {"secret_file": absent}})["cell.secret_file"]
+
+
+def test_tls_between_members_needs_all_its_files(pem_files: dict[str, str]) -> None:
+    tls = {
+        "certificate": pem_files["certificate"],
+        "private_key": pem_files["private_key"],
+        "ca": pem_files["client_ca"],
+    }
+    config = parse({"cell": {"tls": tls}})
+    assert config.cell.tls == configuration.CellTlsConfig(**tls)
+    assert list(problems({"cell": {"tls": {**tls, "ca": pem_files["private_key"]}}})) == ["cell.tls.ca"]
+    del tls["ca"]
+    assert list(problems({"cell": {"tls": tls}})) == ["cell.tls.ca"]
 
 
 def test_the_command_line_wins_over_the_file(toml_file: Path) -> None:
@@ -325,17 +429,64 @@ class TestZooCfg:
             load_zoo_cfg(self.add(zoo_cfg, "tickTime=often\n4lw.commands.whitelist=rouk\n"))
         assert [problem.key for problem in caught.value.problems] == ["tickTime", "4lw.commands.whitelist"]
 
-    def test_an_ensemble_is_refused_rather_than_started_alone(self, zoo_cfg: Path) -> None:
+    def test_an_ensemble_becomes_a_cell(self, zoo_cfg: Path) -> None:
         (zoo_cfg.parent / "myid").write_text("2\n")
-        with pytest.raises(ConfigError, match="lists members 1, 2, 3, but this version runs one member"):
-            load_zoo_cfg(self.add(zoo_cfg, "".join(f"server.{n}=host{n}:2888:3888;2181\n" for n in (1, 2, 3))))
+        lines = "server.1=host1:2888:3888;2181\nserver.2=host2:2889:3889:participant;0.0.0.0:2182\n"
+        config, notes = load_zoo_cfg(self.add(zoo_cfg, lines + "server.3=host3:2888:3888:observer;client3:2181\n"))
+        assert config.member == 2
+        assert config.cell.members == {
+            1: configuration.CellMember("host1:2888", "host1:2181", "voter"),
+            2: configuration.CellMember("host2:2889", "host2:2182", "voter"),
+            3: configuration.CellMember("host3:2888", "client3:2181", "learner"),
+        }
+        assert config.peer_listen == "tcp:2889"
+        assert not notes
 
-    def test_an_ensemble_in_the_dynamic_file_is_seen(self, zoo_cfg: Path) -> None:
-        dynamic = zoo_cfg.parent / "zoo.cfg.dynamic"
-        dynamic.write_text("".join(f"server.{n}=host{n}:2888:3888:observer;h:2181\n" for n in (1, 2)))
-        (zoo_cfg.parent / "myid").write_text("2\n")
-        with pytest.raises(ConfigError, match=r"server\.N: lists members 1, 2"):
-            load_zoo_cfg(self.add(zoo_cfg, f"dynamicConfigFile={dynamic}\n"))
+    def test_an_ensemble_whose_lines_do_not_tell_where_clients_connect(self, zoo_cfg: Path) -> None:
+        (zoo_cfg.parent / "myid").write_text("1\n")
+        lines = "".join(f"server.{n}=localhost:{2887 + n}:{3887 + n}\n" for n in (1, 2, 3))
+        config, _ = load_zoo_cfg(self.add(zoo_cfg, lines))
+        assert {member.client for member in config.cell.members.values()} == {""}
+        assert config.client.listen == ("tcp:2181",)
+
+    @pytest.mark.parametrize(
+        ("client", "endpoint"),
+        [
+            ("2190", "tcp:2190"),
+            ("0.0.0.0:2190", "tcp:2190"),
+            ("host:2190", "tcp:2190"),
+            ("127.0.0.1:2190", "tcp:2190:interface=127.0.0.1"),
+            ("[::1]:2190", r"tcp6:2190:interface=\:\:1"),
+        ],
+    )
+    def test_an_ensemble_in_the_dynamic_file_is_seen(self, tmp_path: Path, client: str, endpoint: str) -> None:
+        (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\ndynamicConfigFile={tmp_path}/zoo.cfg.dynamic\n")
+        (tmp_path / "zoo.cfg.dynamic").write_text(
+            f"server.1=a:2888:3888;2181\nserver.2=b:2888:3888;{client}\nversion=0\n"
+        )
+        (tmp_path / "myid").write_text("2\n")
+        config, _ = load_zoo_cfg(str(tmp_path / "zoo.cfg"))
+        assert list(config.cell.members) == [1, 2]
+        assert config.client.listen == (endpoint,)
+
+    def test_problems_of_several_members_have_the_name_of_their_lines(self, zoo_cfg: Path) -> None:
+        (zoo_cfg.parent / "myid").write_text("9\n")
+        path = self.add(zoo_cfg, "server.1=a:2888:3888\nserver.2=a:2888:3888\n")
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(path)
+        assert {problem.key for problem in caught.value.problems} == {"myid", "server.2"}
+
+    @pytest.mark.parametrize("line", ["sslQuorum=true", "quorum.auth.enableSasl=TRUE", "group.1=1:2", "weight.1=2"])
+    def test_what_an_ensemble_would_lose_is_refused(self, zoo_cfg: Path, line: str) -> None:
+        (zoo_cfg.parent / "myid").write_text("1\n")
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(self.add(zoo_cfg, f"server.1=a:2888:3888\nserver.2=b:2888:3888\n{line}\n"))
+        assert [problem.key for problem in caught.value.problems] == [line.partition("=")[0]]
+
+    def test_only_one_address_of_a_member_is_used(self, zoo_cfg: Path) -> None:
+        config, notes = load_zoo_cfg(self.add(zoo_cfg, "server.7=a:2888:3888|b:2888:3888\n"))
+        assert config.cell.members[7].peer == "a:2888"
+        assert notes == ["server.7: only the first of its addresses is used"]
 
     def test_a_server_alone_needs_no_myid(self, zoo_cfg: Path) -> None:
         config, _ = load_zoo_cfg(self.add(zoo_cfg, "server.7=host:2888:3888\n"))
@@ -361,7 +512,7 @@ class TestZooCfg:
         (zoo_cfg.parent / "myid").write_text("7\n")
         config, _ = load_zoo_cfg(self.add(zoo_cfg, "server.7=host:2888:3888\n"))
         assert config.member == 7
-        assert config.cell.members[7].client == "host:2181"
+        assert config.cell.members[7].peer == "host:2888"
 
     @pytest.mark.parametrize("line", ["server.1=host", "dataDir="])
     def test_a_line_without_meaning_is_refused(self, zoo_cfg: Path, line: str) -> None:
@@ -380,17 +531,21 @@ class TestZooCfg:
 
 
 def test_every_key_is_used_by_some_part_of_the_house() -> None:
-    by_design = {"client.reads", "cell.members"}  # what one member does not need yet
+    by_design = {
+        "client.reads",
+        *(f"cell.{key.name}" for key in dataclasses.fields(configuration.CellConfig)),
+    }  # what one member does not need yet
     others = [path for path in (ROOT / "znoded").rglob("*.py") if not re.match("config|zoo_cfg", path.name)]
     text = "\n".join(path.read_text() for path in others) + configuration_properties()
-    unused = [
-        f"{section.name}.{key.name}"
-        for section in dataclasses.fields(Config)
-        if dataclasses.is_dataclass(section.default_factory)
-        for key in dataclasses.fields(section.default_factory)
+    sections: dict[str, Any] = {section.name: section.default_factory for section in dataclasses.fields(Config)}
+    unused = {
+        f"{name}.{key.name}"
+        for name, section in sections.items()
+        if dataclasses.is_dataclass(section)
+        for key in dataclasses.fields(section)
         if f".{key.name}" not in text
-    ]
-    assert set(unused) <= by_design
+    }
+    assert unused <= by_design
 
 
 def configuration_properties() -> str:

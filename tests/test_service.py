@@ -173,6 +173,11 @@ def test_a_member_that_could_not_start_is_still_stopped(
     assert member.stopped
 
 
+def test_a_cell_of_several_is_not_started_as_a_member_that_stands_alone(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="lists several members"):
+        options(f"--config={ROOT}/conf/cell/member1.toml", f"--data-dir={tmp_path}")
+
+
 class TestCheckConfig:
     """`znoded check-config FILE`."""
 

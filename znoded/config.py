@@ -24,6 +24,9 @@ HARMLESS_WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "envi", "isro", "cons"
 MIB = 1 << 20
 HOUR_MS = 3_600_000
 INT32_MAX = (1 << 31) - 1
+#: The least time without a leader before an election; fewer heartbeats, and a late one would cause it.
+ELECTION_HEARTBEATS = 4
+EVERY_INTERFACE = ("0.0.0.0:", "[::]:")
 
 Section = TypeVar("Section")
 
@@ -159,7 +162,8 @@ class CellMember:
     """A member of the cell: where its peers and its clients reach it, and whether it votes."""
 
     peer: str = _key(values.address)
-    client: str = _key(values.address)
+    #: Empty: nobody is told where its clients reach it.
+    client: str = _key(values.optional_address, "")
     role: str = _key(values.choice("voter", "learner"), "voter")
 
 
@@ -172,10 +176,27 @@ def _read_members(value: object, key: str, problems: list[Problem]) -> dict[int,
 
 
 @dataclass(frozen=True, slots=True)
+class CellTlsConfig:
+    """TLS between members. Each has to show a certificate that `ca` signed. Files are PEM."""
+
+    certificate: str = _key(values.pem_file("CERTIFICATE"))
+    private_key: str = _key(values.pem_file("PRIVATE KEY"))
+    ca: str = _key(values.pem_file("CERTIFICATE"))
+
+
+@dataclass(frozen=True, slots=True)
 class CellConfig:
-    """The members of the cell, by number; none: this member stands alone."""
+    """The members of the cell, by number; none: this member stands alone. What they tell each other, and how."""
 
     members: Mapping[int, CellMember] = field(default_factory=dict, metadata={"read": _read_members})
+    #: Where this member listens for the others; None: at its own `peer`.
+    listen: str | None = _key(values.optional_endpoint, None)
+    secret_file: str | None = _key(values.secret_file, None)
+    tls: CellTlsConfig | None = _section(CellTlsConfig, optional=True)
+    heartbeat_ms: int = _key(values.integer(1, 60_000, "ms"), 100)
+    election_ms: int = _key(values.integer(4, 600_000, "ms"), 1_000)
+    snapshot_bytes_per_second: int = _key(values.integer(65_536, INT32_MAX, "bytes", zero="no cap"), 0)
+    log_tail_bytes: int = _key(values.integer(65_536, 4096 * MIB, "bytes"), 32 * MIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +225,14 @@ class Config:
     def session_timeout_max_ms(self) -> int:
         """The greatest session timeout a client is given: twenty ticks unless the limits say otherwise."""
         return self.limits.session_timeout_max_ms or 20 * self.tick_ms
+
+    @property
+    def peer_listen(self) -> str:
+        """The endpoint at which this member of a cell listens for the others: on its own address if `peer` has one."""
+        if self.cell.listen:
+            return self.cell.listen
+        host, _, port = self.cell.members[self.member].peer.rpartition(":")
+        return values.endpoint_at(port, host)
 
 
 def load_toml(path: str, overrides: Mapping[str, object] | None = None) -> Config:
@@ -311,14 +340,27 @@ def _contradictions(config: Config) -> Iterator[Problem]:
     if config.session_timeout_min_ms > config.session_timeout_max_ms:
         greatest = f"at most {config.session_timeout_max_ms} ms, the greatest session timeout"
         yield wrong("limits.session_timeout_min_ms", f"{config.session_timeout_min_ms} ms", greatest)
-    members = config.cell.members
-    if len(members) > 1:
-        yield Problem(
-            "cell.members",
-            f"lists members {', '.join(map(str, members))}, but this version runs one member; the replicated cell "
-            "comes next. Leave [cell.members] out to start a member that stands alone",
+    yield from _contradictions_in_the_cell(config)
+
+
+def _contradictions_in_the_cell(config: Config) -> Iterator[Problem]:
+    cell, members = config.cell, config.cell.members
+    if cell.election_ms < ELECTION_HEARTBEATS * cell.heartbeat_ms:
+        least_ms = ELECTION_HEARTBEATS * cell.heartbeat_ms
+        yield wrong(
+            "cell.election_ms", f"{cell.election_ms} ms", f"at least {least_ms} ms, {ELECTION_HEARTBEATS} heartbeats"
         )
-    elif members and config.member not in members:
+    if members and config.member not in members:
         yield Problem("member", f"{config.member} is not in cell.members, which lists {', '.join(map(str, members))}")
-    elif members and members[config.member].role != "voter":
-        yield wrong(f"cell.members.{config.member}.role", '"learner"', '"voter", since it is the only member')
+    if members and all(member.role != "voter" for member in members.values()):
+        first = min(members)
+        yield wrong(f"cell.members.{first}.role", '"learner"', '"voter" for one member at least')
+    taken: dict[str, str] = {}
+    for number, member in members.items():
+        for name in ("peer", "client"):
+            key, address = f"cell.members.{number}.{name}", getattr(member, name)
+            if address.startswith(EVERY_INTERFACE):
+                if name == "peer" and len(members) > 1:
+                    yield wrong(key, shown(address), "an address at which the other members reach this one")
+            elif address and taken.setdefault(address, key) != key:
+                yield wrong(key, shown(address), f"another address than {taken[address]}")

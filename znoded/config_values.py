@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import json
 import os
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,8 @@ FOUR_LETTER_WORDS = (
 EVERY_WORD = "*"
 ENDPOINT = "a Twisted endpoint string, such as tcp:2181:interface=127.0.0.1"
 SHA1_BYTES = 20
+SECRET_BYTES_LEAST = 16
+SECRET_BYTES_MOST = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,42 @@ def pem_file(label: str) -> Reader:
     return _reader(convert, "the path of a PEM file")
 
 
+def read_secret(path: str) -> bytes:
+    """The secret in a file, without the space around it. Raises ValueError with what would be right."""
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(SECRET_BYTES_MOST + 1)
+    except OSError as error:
+        raise ValueError(f"the path of a readable file ({path}: {error.strerror})") from error
+    if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(
+            f"a file that only its owner may use, but its mode is {stat.S_IMODE(mode):04o}: chmod 600 {path}"
+        )
+    secret = content.strip()
+    if len(content) > SECRET_BYTES_MOST or len(secret) < SECRET_BYTES_LEAST:
+        raise ValueError(f"a file with a secret of {SECRET_BYTES_LEAST} to {SECRET_BYTES_MOST} bytes")
+    return secret
+
+
+def endpoint_at(port: str, host: str = "") -> str:
+    """The Twisted endpoint string of a port, on the interface `host` if that is an IP address, else on all."""
+    address = host.strip("[]")
+    try:
+        version = ipaddress.ip_address(address).version
+    except ValueError:
+        return f"tcp:{port}"
+    interface = address.replace(":", r"\:")
+    return f"tcp:{port}:interface={interface}" if version == 4 else f"tcp6:{port}:interface={interface}"
+
+
 # ---- readers
+
+
+def _secret_file(value: object) -> str:
+    path = _path(value)
+    read_secret(path)
+    return path
 
 
 def _text(value: object) -> str:
@@ -190,10 +229,14 @@ def _word(value: object) -> str:
 
 
 def _address(value: object) -> str:
-    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(\d{1,5})", _text(value))
+    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._-]{1,255}):([0-9]{1,5})", _text(value))
     if match and 1 <= int(match[1]) <= 65535:
         return match[0]
     raise ValueError
+
+
+def _optional_address(value: object) -> str:
+    return "" if value == "" else _address(value)
 
 
 boolean = _reader(_boolean, "true or false")
@@ -204,4 +247,6 @@ optional_endpoint = _reader(_optional_endpoint, f'{ENDPOINT}, or "" for none')
 password = _reader(_text, "a text that is not empty", secret=True)
 super_digest = _reader(_super_digest, 'user:base64(SHA-1("user:password")), as ZooKeeper\'s superDigest', secret=True)
 word = _reader(_word, f'"*" for all, or one of {", ".join(FOUR_LETTER_WORDS)}')
+secret_file = _reader(_secret_file, "the path of a file with a secret")
 address = _reader(_address, "HOST:PORT, an IPv6 host in brackets")
+optional_address = _reader(_optional_address, 'HOST:PORT, an IPv6 host in brackets, or "" for none')

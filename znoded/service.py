@@ -60,6 +60,8 @@ class Options(usage.Options):
             self._load()
         except ConfigError as error:
             sys.exit(str(error))
+        if len(self.config.cell.members) > 1:
+            sys.exit("cell.members lists several members: this version can check such a configuration, but not run it")
 
     def _load(self) -> None:
         overrides: dict[str, object] = {}

@@ -7,6 +7,7 @@ may carry the prefix `zookeeper.` of the system properties that they stand for.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -36,13 +37,19 @@ PART_OF_ANOTHER = {
     "admin.enableServer", "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
 }  # fmt: skip
 
+#: Hosts that a `server.N` may have for its clients.
+EVERY_INTERFACE = ("", "0.0.0.0", "[::]")
+
 #: Patterns of keys that a server may well ignore, and why.
 NO_EFFECT = {
     r"dataLogDir": "the log lies in the data directory; mount DATA/log elsewhere to part them",
-    r"(quorum|group|weight|observer|learner)\..*|initLimit|syncLimit|connectToLearnerMasterLimit|electionAlg|cnxTimeout|"
-    r"leaderServes|peerType|standaloneEnabled|localSessions.*|readonlymode\.enabled|quorumListenOnAllIPs|sslQuorum.*": (
-        "one member has no peers"
+    r"(quorum|observer|learner)\..*|initLimit|syncLimit|connectToLearnerMasterLimit|electionAlg|electionPortBindRetry|"
+    r"cnxTimeout|leaderServes|peerType|standaloneEnabled|quorumListenOnAllIPs|sslQuorum.*|multiAddress\..*": (
+        "members find and follow each other by their own rules, see [cell]"
     ),
+    r"localSessions.*": "a session is known to every member",
+    r"readonlymode\.enabled": "clients that ask for it are served without a quorum, always",
+    r"version": "the members' own configuration has the version that counts",
     r"(autopurge|snapshot|fastleader)\..*|snapCount|(snapSize|txnLogSize)LimitInKb|preAllocSize|commitLogCount": (
         "the log and the checkpoint have their own rules, see [log]; old files are always removed"
     ),
@@ -59,6 +66,11 @@ NO_EFFECT = {
     ),
 }
 
+#: What protects an ensemble's own traffic when it is true; there is nothing to protect if there is one server.
+PROTECT_PEERS = (
+    "sslQuorum", "quorum.auth.enableSasl", "quorum.auth.learnerRequireSasl", "quorum.auth.serverRequireSasl",
+)  # fmt: skip
+
 #: Patterns of keys that would leave the server less strict, or its clients worse off, when ignored.
 REFUSED = {
     r"skipACL": "ACLs are always checked; remove it",
@@ -66,6 +78,7 @@ REFUSED = {
         "this version cannot require a scheme of its clients; require certificates by a client_ca, and remove it"
     ),
     r"ssl\.(keyStore|trustStore)\.password(Path)?": "keys are read from PEM files without a password; remove it",
+    r"group\..*|weight\..*": "each voter counts as much as any other; remove it",
     r"portUnification|client\.portUnification": "plain and TLS clients need a port each; remove it",
     r"X509AuthenticationProvider\.superUser|superUser.*": (
         "the superuser is named by superDigest or [auth.sasl_users] only; remove it"
@@ -108,10 +121,10 @@ def read(path: str) -> ZooCfg:
     for key, dotted in PLAIN_KEYS.items():
         if key in keys:
             result.put(dotted, _typed(keys[key]), key)
-    for part in (_put_client, _put_tls, _put_data_dir, _put_words, _put_admin, _put_members):
+    for part in (_put_members, _put_client, _put_tls, _put_data_dir, _put_words, _put_admin):
         part(keys, result)
     for key in sorted(keys.keys() - PLAIN_KEYS.keys() - PART_OF_ANOTHER):
-        if not key.startswith("server."):
+        if not key.startswith("server.") and key not in result.refused:
             _judge(key, result)
     result.notes.sort()
     return result
@@ -146,8 +159,23 @@ def _put_client(keys: Mapping[str, str], result: ZooCfg) -> None:
         endpoint = _endpoint(keys["clientPort"], keys.get("clientPortAddress", ""))
         backlog = keys.get("clientPortListenBacklog", "-1")
         result.put("client.listen", [endpoint if backlog == "-1" else f"{endpoint}:backlog={backlog}"], "clientPort")
+    elif own_client := _own_client(keys, result):
+        host, _, port = own_client.rpartition(":")
+        result.put("client.listen", [_endpoint(port, host if _is_ip(host) else "")], f"server.{result.table['member']}")
     elif "secureClientPort" in keys:
         result.put("client.listen", [], "clientPort")
+
+
+def _own_client(keys: Mapping[str, str], result: ZooCfg) -> str:
+    """What stands behind the `;` of this member's own line; empty if there is nothing."""
+    return keys.get(f"server.{result.table.get('member')}", "").partition(";")[2]
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
 
 
 def _put_tls(keys: Mapping[str, str], result: ZooCfg) -> None:
@@ -201,15 +229,27 @@ def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:
             result.refused[f"server.{number}"] = f"{spec} is not right: it must be {right}"
             continue
         host, peer_port, role = match.groups()
-        client_port = client.rpartition(":")[2] or keys.get("clientPort", "2181")
-        member = {"peer": f"{host}:{peer_port}", "client": f"{host}:{client_port}"}
+        member = {"peer": f"{host}:{peer_port}", "client": _client_of(client, host)}
         if role == "observer":
             member["role"] = "learner"
         result.put(f"cell.members.{number}", member, f"server.{number}")
+        if "|" in peer:
+            result.notes.append(f"server.{number}: only the first of its addresses is used")
     if len(servers) > 1:
         result.origins["cell.members"] = "server.N"
+        for key in PROTECT_PEERS:
+            if keys.get(key, "").lower() == "true":
+                result.refused[key] = "use a TOML file, with [cell.tls] and a cell.secret_file; remove it"
     if servers:
         _put_member(os.path.join(keys.get("dataDir", "."), "myid"), list(servers), result)
+
+
+def _client_of(text: str, host: str) -> str:
+    """HOST:PORT of what stands behind the `;`. A host that stands for every interface is none to tell clients."""
+    client_host, _, port = text.rpartition(":")
+    if not port:
+        return ""
+    return f"{host if client_host in EVERY_INTERFACE else client_host}:{port}"
 
 
 def _put_member(path: str, servers: list[str], result: ZooCfg) -> None:
