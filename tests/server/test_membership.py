@@ -8,11 +8,21 @@ import pytest
 
 from tests.tree.world import Client, World
 from tests.zab_raft.test_roster import THREE, member
+from znoded.config import parse
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
 from znoded.jute.primitives import JuteError
 from znoded.jute.records import ReconfigRequest
-from znoded.server.membership import plan_change, refused_change, roster_command, told_members
+from znoded.server.membership import (
+    CellRoster,
+    conf_lines,
+    configured_roster,
+    founding_table,
+    plan_change,
+    refused_change,
+    roster_command,
+    told_members,
+)
 from znoded.tree.commands import encode_command
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import encode_identities
@@ -22,7 +32,7 @@ from znoded.zab_raft.core.conf_change import ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.membership import MemberStatus, statuses
 from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Role
+from znoded.zab_raft.server_lines import Member, Role
 
 VOTERS = THREE.configuration
 SUPER = (b"super", b"")
@@ -226,3 +236,41 @@ def test_what_is_known_of_the_cell_can_be_told_as_json() -> None:
         (2, True, ""),
         (3, False, "not connected"),
     ]
+
+
+def test_a_cell_begins_with_the_configured_members() -> None:
+    config = parse(
+        {
+            "cell": {
+                "members": {
+                    "1": {"peer": "a:2888", "client": "a:2181"},
+                    "2": {"peer": "b:2888", "client": "", "role": "learner"},
+                }
+            }
+        }
+    )
+    roster = configured_roster(config)
+    assert roster == Roster.founding([Member(1, "a:2888", "a:2181"), Member(2, "b:2888", "", Role.LEARNER)])
+    table = founding_table(roster)
+    assert table.voters == {1}
+    assert table.addresses == {1: "a:2888", 2: "b:2888"}
+    assert table.digest == founding_table(configured_roster(config)).digest
+    assert table.digest != founding_table(THREE).digest
+
+
+def test_the_roster_is_decoded_when_the_tree_has_another(cell: Cell) -> None:
+    known = CellRoster(cell.house.tree)
+    assert known.present == THREE
+    assert known.present is known.present
+    cell.reconfig(OBSERVER)
+    assert known.present.raft_id(9) == 4
+    known.found(THREE)
+    assert known.present == THREE
+
+
+def test_the_word_conf_tells_the_ports_and_the_members(cell: Cell) -> None:
+    text = cell.house.data(b"/zookeeper/config") or b""
+    told = conf_lines(THREE.members[1], text)
+    assert told.startswith("electionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\nmembership: \nserver.1=")
+    assert told.endswith(f"version={cell.house.tree.config_version:x}\n")
+    assert "peerType=1" in conf_lines(member(2, Role.LEARNER), text)

@@ -1,16 +1,18 @@
-"""What a leader makes of a client's reconfig: a change of the members, or the command that refuses it.
+"""Who the members of the cell are: in the configuration, in the tree, and after what a client asks for.
 
-The plan is made on the state in which it will be applied: when this is called, all that was proposed before is applied.
+A change is planned on the state in which it will be applied: all that was proposed before it has to be applied.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
+from hashlib import sha256
 from typing import Protocol
 
 from twisted.logger import Logger
 
+from znoded.config import Config
 from znoded.jute.errors import ErrorCode
 from znoded.jute.primitives import JuteError
 from znoded.tree.proposals import made_reconfig, new_roster, refused_reconfig
@@ -21,8 +23,18 @@ from znoded.zab_raft.cell_machine import Refusal
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.membership import MemberStatus, change
+from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.roster import NUMBER_MOST, Roster
-from znoded.zab_raft.server_lines import BadServers, NoNumber, parse_joining, parse_leaving, parse_members
+from znoded.zab_raft.server_lines import (
+    BadServers,
+    Member,
+    NoNumber,
+    Role,
+    parse_joining,
+    parse_leaving,
+    parse_members,
+    split_address,
+)
 
 log = Logger()
 
@@ -31,6 +43,43 @@ _CODES = {
     Refusal.NO_QUORUM: ErrorCode.NEW_CONFIG_NO_QUORUM,
     Refusal.IMPOSSIBLE: ErrorCode.BAD_ARGUMENTS,
 }
+
+
+def configured_roster(config: Config) -> Roster:
+    """The roster that a new cell of this configuration begins with. Raises BadServers."""
+    roles = {"voter": Role.VOTER, "learner": Role.LEARNER}
+    members = config.cell.members.items()
+    return Roster.founding(Member(number, each.peer, each.client, roles[each.role]) for number, each in members)
+
+
+def founding_table(roster: Roster) -> Table:
+    """What blank members compare before they found a cell."""
+    return Table(
+        digest=sha256(roster.encode()).digest(),
+        voters=frozenset(roster.members[raft_id].number for raft_id in roster.voters),
+        addresses={member.number: member.peer for member in roster.members.values()},
+    )
+
+
+class CellRoster:
+    """The roster that a tree holds, decoded once."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._encoded = b""
+        self._roster = Roster()
+
+    def found(self, roster: Roster) -> None:
+        """The cell was founded with these members; a state that is loaded behind that may tell of others."""
+        self._tree.roster = roster.encode()
+
+    @property
+    def present(self) -> Roster:
+        """The members as of the last applied command. Raises JuteError."""
+        if self._tree.roster is not self._encoded:
+            self._roster = Roster.decode(self._tree.roster)
+            self._encoded = self._tree.roster
+        return self._roster
 
 
 def plan_change(tree: Tree, configuration: Configuration, command: bytes) -> ConfChange | bytes:
@@ -75,6 +124,16 @@ class CellView(Protocol):
 
     def members(self) -> list[MemberStatus]:
         """All members, as far as they are known here."""
+
+
+def conf_lines(member: Member, config_text: bytes) -> str:
+    """What the word `conf` tells in a cell beside what a member alone tells (protocol facts 1.7)."""
+    _, port = split_address(member.peer)
+    peer_type = 0 if member.role is Role.VOTER else 1
+    return (
+        f"electionAlg=3\nelectionPort={member.shown_election_port}\nquorumPort={port}\npeerType={peer_type}\n"
+        f"membership: \n{config_text.decode()}\n"
+    )
 
 
 def told_members(member: int, cell: CellView) -> dict[str, object]:

@@ -66,7 +66,7 @@ class Member:
         """The member as a line of ZooKeeper's configuration."""
         host, port = split_address(self.peer)
         client = f";{self.client}" if self.client else ""
-        return f"server.{self.number}={host}:{port}:{self._election_port(port)}:{ROLE_TEXTS[self.role]}{client}"
+        return f"server.{self.number}={host}:{port}:{self.shown_election_port}:{ROLE_TEXTS[self.role]}{client}"
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -78,9 +78,12 @@ class Member:
             listeners.append((host.lower() if client_host in EVERY_INTERFACE else client_host.lower(), client_port))
         return listeners
 
-    def _election_port(self, port: int) -> int:
+    @property
+    def shown_election_port(self) -> int:
+        """The port that is shown for elections, another than that of the peers."""
         if self.election_port:
             return self.election_port
+        _, port = split_address(self.peer)
         above = port + ELECTION_PORT_DISTANCE
         return above if above <= PORT_MOST else port - ELECTION_PORT_DISTANCE
 
