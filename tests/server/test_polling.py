@@ -12,9 +12,9 @@ from znoded.server.polling import SocketPoller
 
 
 def is_polled(port: Port) -> bool:
-    before = port.transport
-    SocketPoller(MemoryReactorClock(), lambda received: None).serve(port)
-    return port.transport is not before
+    before = port.doRead
+    SocketPoller(MemoryReactorClock(), lambda received: None).take_over(port)
+    return port.doRead != before
 
 
 def test_a_port_for_tcp_is() -> None:

@@ -107,8 +107,6 @@ class ClientConnection(Protocol):
         self._sender: Sender = sender_for(transport, self._resume)
         self.accepted_ms = self.member.monotonic_ms()
         self.add_identities(((b"ip", self.host.encode()),))
-        if hasattr(transport, "setTcpNoDelay"):
-            transport.setTcpNoDelay(True)
         self.member.connection_made(self)
 
     def handshakeCompleted(self) -> None:

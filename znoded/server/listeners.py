@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IAddress, IListeningPort
 from twisted.internet.protocol import ServerFactory
+from twisted.internet.tcp import Port
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from znoded.config import ClientConfig
@@ -50,7 +52,7 @@ class Listeners:
         factory = ClientFactory(member)
         for endpoint in config.listen:
             port = yield self._listen(endpoint, factory)
-            member.poller.serve(port)
+            member.poller.take_over(port)
             self._plain.append(port)
         if config.tls is not None:
             secure = TLSMemoryBIOFactory(ReloadingContext(config.tls), False, factory)
@@ -62,7 +64,7 @@ class Listeners:
         if endpoint.startswith("tcp") and "backlog=" not in endpoint:
             endpoint = f"{endpoint}:backlog={BACKLOG}"
         listening: Deferred[IListeningPort] = serverFromString(self._reactor, endpoint).listen(factory)
-        return listening
+        return listening.addCallback(_without_delay)
 
     @property
     def plain_addresses(self) -> list[IAddress]:
@@ -79,6 +81,13 @@ class Listeners:
         ports = self._plain + self._tls
         self._plain, self._tls = [], []
         return gatherResults([Deferred.fromCoroutine(_stopped(port)) for port in ports])
+
+
+def _without_delay(port: IListeningPort) -> IListeningPort:
+    """Have small answers sent at once. Connections inherit it from here, so that it is not set for each."""
+    if type(port) is Port:
+        port.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return port
 
 
 async def _stopped(port: IListeningPort) -> None:

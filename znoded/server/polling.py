@@ -1,19 +1,22 @@
-"""How plain connections are read: by a poller of our own, which the reactor sees as one readable descriptor.
+"""How plain connections are accepted and read: by a poller of our own, which is one readable descriptor to the reactor.
 
 Twisted enters a logging context and looks up methods for each readable socket, which costs as much as answering a read.
-Here all sockets that are ready are read in one go. Everything else about a connection stays with Twisted, its end
-included: at the end of a stream, or at an error, the reactor takes over and closes.
+Here all sockets that are ready are read in one go. What is written, and how a connection is closed, stays with Twisted.
 """
 
 from __future__ import annotations
 
 import select
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
+from twisted.internet.address import IPv6Address
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IListeningPort, IReadDescriptor
-from twisted.internet.tcp import Port, Server
+from twisted.internet.tcp import Connection, Port, Server
+from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -21,20 +24,26 @@ from zope.interface import implementer
 from znoded.server.connection import ClientConnection
 
 RECEIVE_BYTES = 64 * 1024
-#: Sockets read before the reactor has its turn again.
+#: Sockets read, and connections accepted, before the reactor has its turn again.
 READY_LIMIT = 512
+ACCEPT_LIMIT = 64
+
+log = Logger()
+
+_DONE = Failure(ConnectionDone())
+_LOST = Failure(ConnectionLost())
 
 
 @implementer(IReadDescriptor)
 class SocketPoller:
-    """Reads the sockets of many connections for a reactor."""
+    """Accepts and reads many connections for a reactor."""
 
     def __init__(self, reactor: Any, serve: Callable[[Sequence[tuple[ClientConnection, bytes]]], None]) -> None:
         """`serve` gets all that connections received at one time, a pair for each."""
         self._reactor = reactor
         self._serve = serve
         self._epoll = select.epoll()
-        self._sockets: dict[int, PolledServer] = {}
+        self._transports: dict[int, PolledServer] = {}
 
     def start(self) -> None:
         """Be polled by the reactor."""
@@ -44,26 +53,44 @@ class SocketPoller:
         """Read nothing any more."""
         self._reactor.removeReader(self)
         self._epoll.close()
-        self._sockets.clear()
+        self._transports.clear()
 
-    def serve(self, port: IListeningPort) -> None:
-        """Read what this port will accept, if that is plain TCP. Its protocols have to be ClientConnections.
+    def take_over(self, port: IListeningPort) -> None:
+        """Accept and read what comes to this port, if that is plain TCP. Its protocols have to be ClientConnections.
 
         The ports of `unix:` endpoints are a kind of TCP port to Twisted; the factory of `ssl:` ones adds TLS.
         """
         if type(port) is Port and not isinstance(port.factory, TLSMemoryBIOFactory):
-            port.transport = cast(Any, partial(PolledServer, self))
+            cast(Any, port).doRead = partial(self._accept, port, port.doRead)
 
-    def add(self, descriptor: int, socket: PolledServer) -> None:
+    def _accept(self, port: Port, accept_by_twisted: Callable[[], None]) -> None:
+        """Accept who waits, and serve what they sent meanwhile: most clients send their first request at once."""
+        accepted: list[PolledServer] = []
+        while len(accepted) < ACCEPT_LIMIT:
+            try:
+                client, address = port.socket.accept()
+            except BlockingIOError:
+                break
+            except OSError:
+                accept_by_twisted()  # which knows what to do when descriptors or memory run out
+                break
+            try:
+                accepted.append(PolledServer(self, client, address, port))
+            except Exception:
+                log.failure("a connection is closed because accepting it failed")
+                client.close()
+        self._receive(accepted)
+
+    def add(self, descriptor: int, transport: PolledServer) -> None:
         """Read this one when it is ready."""
-        if descriptor not in self._sockets:
+        if descriptor not in self._transports:
             self._epoll.register(descriptor, select.EPOLLIN)
-        self._sockets[descriptor] = socket
+        self._transports[descriptor] = transport
 
-    def remove(self, descriptor: int, socket: PolledServer) -> None:
+    def remove(self, descriptor: int, transport: PolledServer) -> None:
         """Leave it alone, whether it was being read or not."""
-        if self._sockets.get(descriptor) is socket:
-            del self._sockets[descriptor]
+        if self._transports.get(descriptor) is transport:
+            del self._transports[descriptor]
             try:
                 self._epoll.unregister(descriptor)
             except (OSError, ValueError):
@@ -74,27 +101,35 @@ class SocketPoller:
         return self._epoll.fileno()
 
     def doRead(self) -> None:
-        """Receive from every socket that is ready, then serve all that came.
+        """Read every socket that is ready."""
+        transports = self._transports
+        self._receive([transports[descriptor] for descriptor, _ in self._epoll.poll(0, READY_LIMIT)])
 
-        What is done for all of them in one go finds the processor's caches warm, and wakes a machine full of clients
-        once: their answers are sent together.
+    def _receive(self, transports: Sequence[PolledServer]) -> None:
+        """Receive from all of these, then serve all that came.
+
+        What is done for many in one go finds the processor's caches warm, and wakes a machine full of clients once:
+        their answers are sent together.
         """
-        sockets = self._sockets
         received: list[tuple[ClientConnection, bytes]] = []
-        for descriptor, _ in self._epoll.poll(0, READY_LIMIT):
-            socket = sockets[descriptor]
+        ended: list[tuple[PolledServer, Failure]] = []
+        for transport in transports:
             try:
-                data = socket.receive(RECEIVE_BYTES)
+                data = transport.receive(RECEIVE_BYTES)
             except BlockingIOError:
                 continue
             except OSError:
-                data = b""
+                ended.append((transport, _LOST))
+                continue
             if data:
-                received.append((socket.protocol, data))
+                received.append((transport.protocol, data))
             else:
-                socket.leave_to_reactor()
+                ended.append((transport, _DONE))
         if received:
             self._serve(received)
+        for transport, reason in ended:
+            if not transport.disconnected:
+                transport.connectionLost(reason)
 
     def connectionLost(self, reason: Failure) -> None:
         """The reactor stops."""
@@ -108,12 +143,23 @@ class PolledServer(Server):
     """The transport of an accepted connection that a poller reads."""
 
     protocol: ClientConnection
+    logstr = repstr = "a client"
 
-    def __init__(self, poller: SocketPoller, *accepted: Any) -> None:
-        """`accepted` are the arguments that a port gives to Twisted's own transport."""
+    def __init__(self, poller: SocketPoller, client: socket.socket, address: tuple[Any, ...], port: Port) -> None:
+        """`client` is the socket that `port` accepted, and `address` its peer's."""
         self._poller = poller
-        super().__init__(*accepted)
-        self.receive: Callable[[int], bytes] = self.socket.recv
+        protocol = cast(Any, port.factory).buildProtocol(None)
+        # Twisted's own initialisation of a Server makes texts for logs as well, for longer than all the rest takes.
+        Connection.__init__(self, client, protocol, port.reactor)
+        self.server = port
+        self.client = address
+        self.hostname = address[0]
+        if client.family == socket.AF_INET6:
+            self._addressType = IPv6Address
+        self.receive: Callable[[int], bytes] = client.recv
+        self.connected = 1
+        self.startReading()
+        protocol.makeConnection(self)
 
     def startReading(self) -> None:
         """Have the poller read it."""
@@ -124,8 +170,3 @@ class PolledServer(Server):
         """Leave what the client sends in the network."""
         self._poller.remove(self._descriptor, self)
         super().stopReading()  # type: ignore[no-untyped-call]
-
-    def leave_to_reactor(self) -> None:
-        """Nothing more comes, and the reactor finds out why."""
-        self._poller.remove(self._descriptor, self)
-        super().startReading()  # type: ignore[no-untyped-call]
