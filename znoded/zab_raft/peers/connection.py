@@ -30,7 +30,7 @@ class DelayedCall(Protocol):
 
 
 class PeerConnection(TwistedProtocol):
-    """One end of a connection. `where` is the other end's address for the log.
+    """One end of a connection. `where` is the other end's address for the log; `closing` also once it is closed.
 
     A subclass takes each payload of the handshake in `shake`, and ends it with `open`: from then on payloads go to
     `on_payload`, and `send` writes. `on_payload` may raise JuteError. Whatever breaks the rules is given to `refuse`.
@@ -44,7 +44,7 @@ class PeerConnection(TwistedProtocol):
         self._splitter = FrameSplitter(HANDSHAKE_BYTES_LIMIT)
         self._outlet: Outlet
         self._timeout: DelayedCall | None = None
-        self._closing = False
+        self.closing = False
         self.on_payload: Callable[[bytes], None] = self._shake
 
     def connectionMade(self) -> None:
@@ -60,7 +60,7 @@ class PeerConnection(TwistedProtocol):
         try:
             for payload in self._splitter.feed(data):
                 self.on_payload(payload)
-                if self._closing:
+                if self.closing:
                     return
         except JuteError as error:
             self.refuse(str(error))
@@ -68,7 +68,7 @@ class PeerConnection(TwistedProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._stop_timeout()
         self._outlet.close()
-        by_other, self._closing = not self._closing, True
+        by_other, self.closing = not self.closing, True
         self.ended(by_other, reason.getErrorMessage())
 
     # What a subclass does
@@ -94,7 +94,7 @@ class PeerConnection(TwistedProtocol):
 
     def send(self, frame: bytes) -> bool:
         """Send a whole frame; false if there is no room, or it is closed."""
-        return not self._closing and self._outlet.send(frame)
+        return not self.closing and self._outlet.send(frame)
 
     def say(self, payload: bytes) -> None:
         """Send a payload of the handshake."""
@@ -102,21 +102,21 @@ class PeerConnection(TwistedProtocol):
 
     def refuse(self, reason: str) -> None:
         """Have a reason logged, and close."""
-        if not self._closing:
+        if not self.closing:
             self.refused(reason)
             self.close()
 
     def close(self) -> None:
         """Close at once; what was not sent is lost."""
-        if not self._closing:
-            self._closing = True
+        if not self.closing:
+            self.closing = True
             self._outlet.close()
             self._transport.abortConnection()
 
     def close_when_sent(self) -> None:
         """Take nothing more, and close when everything has left."""
-        if not self._closing:
-            self._closing = True
+        if not self.closing:
+            self.closing = True
             self._outlet.finish()
 
     @property

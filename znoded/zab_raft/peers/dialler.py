@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IAddress, IOpenSSLClientConnectionCreator
 from twisted.internet.protocol import Factory
@@ -26,14 +27,22 @@ def connector(reactor: Any, tls: IOpenSSLClientConnectionCreator | None) -> Conn
     """Connects over TCP, or over TLS."""
 
     def connect(address: str, factory: Factory) -> Deferred[Any]:
-        host, port = address_of(address)
-        endpoint: Any = HostnameEndpoint(reactor, host, port, timeout=CONNECT_TIMEOUT_S)
+        endpoint = _endpoint(reactor, *address_of(address))
         if tls is not None:
             endpoint = wrapClientTLS(tls, endpoint)
         connected: Deferred[Any] = endpoint.connect(factory)
         return connected
 
     return connect
+
+
+def _endpoint(reactor: Any, host: str, port: int) -> Any:
+    """An address in numbers needs no resolver, which takes a thread."""
+    if isIPAddress(host):
+        return TCP4ClientEndpoint(reactor, host, port, timeout=CONNECT_TIMEOUT_S)
+    if isIPv6Address(host):
+        return TCP6ClientEndpoint(reactor, host, port, timeout=CONNECT_TIMEOUT_S)
+    return HostnameEndpoint(reactor, host, port, timeout=CONNECT_TIMEOUT_S)
 
 
 class Dialled(PeerConnection):

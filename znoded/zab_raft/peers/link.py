@@ -73,7 +73,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        return self._connection is not None
+        return self._connection is not None and not self._connection.closing
 
     def start(self) -> None:
         """Dial, and go on until `stop`."""

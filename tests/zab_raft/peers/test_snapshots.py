@@ -1,0 +1,267 @@
+"""Snapshots over loopback: whole, in order, resumed where they broke off, and never taken for what they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+from tests.zab_raft.peers.loop import Loop, Member, connect
+from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
+from znoded.zab_raft.core.configuration import Configuration
+from znoded.zab_raft.core.messages import InstallSnapshot, Snapshot
+from znoded.zab_raft.peers.handshake import Purpose
+from znoded.zab_raft.peers.incoming_state import IncomingState
+from znoded.zab_raft.peers.snapshot_wire import Part, encode_chunk, encode_header, encode_part
+
+Make = Callable[..., Member]
+Tables = dict[bytes, dict[bytes, bytes]]
+
+TABLES = b"created", b"nodes", b"sessions"
+CONFIGURATION = Configuration.of([1, 2])
+
+
+def filled(path: Path, nodes: int, index: int = 40, term: int = 3) -> Checkpoint:
+    path.mkdir()
+    checkpoint = Checkpoint(str(path))
+    checkpoint.write(
+        {
+            b"nodes": [(b"/n%07d" % number, b"%d" % number * 20) for number in range(nodes)]
+            + [(b"/long" * 200, b"value of a long key"), (b"/wide", bytes(1 << 20)), (b"/none", b"")],
+            b"created": [(b"/", b"1234")],
+            b"sessions": [],
+        },
+        index,
+        term,
+    )
+    return checkpoint
+
+
+def content(checkpoint: Checkpoint) -> Tables:
+    with checkpoint.reading() as read_table:
+        return {table: dict(read_table(table)) for table in TABLES}
+
+
+def message(checkpoint: Checkpoint) -> InstallSnapshot:
+    return InstallSnapshot(1, 2, checkpoint.term, Snapshot(checkpoint.index, checkpoint.term, CONFIGURATION))
+
+
+class CountingSource:
+    """Counts the items that are read, and can stop at a number of them."""
+
+    def __init__(self, source: CheckpointSource) -> None:
+        self.index, self.term = source.index, source.term
+        self.tables = source.tables
+        self.count = 0
+        self.closed = False
+        self.fails = False
+        self._source = source
+
+    def items(self, table: bytes, after: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        if self.fails:
+            raise OSError("the disk is gone")
+        items = self._source.items(table, after, count)
+        self.count += len(items)
+        return items
+
+    def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+        self._source.close()
+
+
+@pytest.fixture
+def pair(loop: Loop, member: Make) -> tuple[Member, Member]:
+    leader, lagging = member(1), member(2)
+    connect(loop, leader, lagging)
+    return leader, lagging
+
+
+def delivered(leader: Member) -> list[bool]:
+    return [event[2] for event in leader.handler.events if event[0] == "finished"]
+
+
+def installed(member: Member, path: Path) -> Tables:
+    path.mkdir()
+    checkpoint = Checkpoint(str(path))
+    (arrived, incoming), *more = member.handler.arrived
+    assert not more
+    checkpoint.install(incoming)
+    assert (checkpoint.index, checkpoint.term) == (arrived.snapshot.index, arrived.snapshot.term)
+    tables = content(checkpoint)
+    checkpoint.close()
+    return tables
+
+
+def test_a_snapshot_arrives_whole(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, lagging = pair
+    checkpoint = filled(tmp_path / "state", nodes=20_000)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [True]
+    assert source.closed
+    assert ("progressed", 2) in leader.handler.events
+    assert lagging.handler.arrived[0][0] == message(checkpoint)
+    assert installed(lagging, tmp_path / "copy") == content(checkpoint)
+    checkpoint.close()
+
+
+def test_an_empty_state_arrives(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, lagging = pair
+    (tmp_path / "state").mkdir()
+    checkpoint = Checkpoint(str(tmp_path / "state"))
+    checkpoint.write({}, 7, 1)
+    leader.peers.send_snapshot(message(checkpoint), checkpoint.source())
+    loop.run_until(lambda: delivered(leader))
+    assert installed(lagging, tmp_path / "copy") == dict.fromkeys(TABLES, {})
+    checkpoint.close()
+
+
+def test_a_snapshot_that_broke_off_goes_on_where_it_was(
+    loop: Loop, pair: tuple[Member, Member], tmp_path: Path
+) -> None:
+    leader, lagging = pair
+    checkpoint = filled(tmp_path / "state", nodes=60_000)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    for cuts in range(3):
+        loop.run_until(lambda: leader.handler.events.count(("progressed", 2)) > 3)
+        leader.handler.events.clear()
+        assert not lagging.handler.arrived, f"it was over after {cuts} cuts"
+        leader.peers._streams[2]._connection.close()  # type: ignore[union-attr]
+    loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [True]
+    assert source.count < 60_000 * 2
+    assert installed(lagging, tmp_path / "copy") == content(checkpoint)
+    checkpoint.close()
+
+
+def test_a_member_that_restarts_keeps_what_it_has(loop: Loop, member: Make, tmp_path: Path) -> None:
+    leader, lagging = member(1), member(2)
+    connect(loop, leader, lagging)
+    checkpoint = filled(tmp_path / "state", nodes=60_000)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    loop.run_until(lambda: leader.handler.events.count(("progressed", 2)) > 3)
+    lagging.stop()
+    incoming = IncomingState(str(tmp_path / "2" / "incoming"), 40, 3, leader.peers.identity.incarnation)
+    kept = incoming.table, incoming.key
+    incoming.close()
+    assert kept[0] in (b"created", b"nodes")
+    again = member(2, port=lagging.port)
+    connect(loop, leader, again)
+    loop.run_until(lambda: delivered(leader))
+    assert installed(again, tmp_path / "copy") == content(checkpoint)
+    checkpoint.close()
+
+
+def test_what_is_left_of_another_snapshot_is_thrown_away(
+    loop: Loop, pair: tuple[Member, Member], tmp_path: Path
+) -> None:
+    leader, lagging = pair
+    incoming = IncomingState(str(tmp_path / "2" / "incoming"), 39, 3, leader.peers.identity.incarnation)
+    incoming.write([encode_chunk(b"nodes", [(b"/zombie", b"")])[4:]])
+    incoming.close()
+    checkpoint = filled(tmp_path / "state", nodes=10)
+    leader.peers.send_snapshot(message(checkpoint), checkpoint.source())
+    loop.run_until(lambda: delivered(leader))
+    assert installed(lagging, tmp_path / "copy") == content(checkpoint)
+    checkpoint.close()
+
+
+def test_a_newer_stream_takes_the_place_of_an_older_one(
+    loop: Loop, pair: tuple[Member, Member], tmp_path: Path
+) -> None:
+    leader, lagging = pair
+    older = filled(tmp_path / "older", nodes=60_000)
+    source = CountingSource(older.source())
+    leader.peers.send_snapshot(message(older), source)
+    loop.run_until(lambda: leader.handler.events.count(("progressed", 2)) > 3)
+    newer = filled(tmp_path / "newer", nodes=100, index=50)
+    leader.peers.send_snapshot(message(newer), newer.source())
+    loop.run_until(lambda: delivered(leader))
+    loop.run_until(lambda: source.closed)
+    assert installed(lagging, tmp_path / "copy") == content(newer)
+    older.close()
+    newer.close()
+
+
+def test_a_snapshot_that_is_not_wanted_is_refused(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, lagging = pair
+    lagging.handler.wants = False
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [False]
+    assert source.closed
+    assert not lagging.handler.arrived
+    checkpoint.close()
+
+
+def test_a_source_that_cannot_be_read_ends_the_stream(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, _ = pair
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    source = CountingSource(checkpoint.source())
+    source.fails = True
+    with capturedLogs() as events:
+        leader.peers.send_snapshot(message(checkpoint), source)
+        loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [False]
+    assert source.closed
+    assert any("the checkpoint for member 2 cannot be read" in str(formatEvent(event)) for event in events)
+    checkpoint.close()
+
+
+def test_a_source_of_another_index_is_not_sent(pair: tuple[Member, Member], tmp_path: Path) -> None:
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    other = message(checkpoint)._replace(snapshot=Snapshot(41, 3, CONFIGURATION))
+    with pytest.raises(ValueError, match="a source of index 40 for the snapshot of index 41"):
+        pair[0].peers.send_snapshot(other, checkpoint.source())
+    checkpoint.close()
+
+
+def test_a_snapshot_for_a_stranger_fails(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    pair[0].peers.send_snapshot(message(checkpoint)._replace(to=9), checkpoint.source())
+    assert not delivered(pair[0])
+    loop.run_until(lambda: delivered(pair[0]))
+    assert delivered(pair[0]) == [False]
+    checkpoint.close()
+
+
+def test_the_rate_is_kept(loop: Loop, member: Make, tmp_path: Path) -> None:
+    leader, lagging = member(1, snapshot_bytes_per_second=1), member(2)
+    connect(loop, leader, lagging)
+    checkpoint = filled(tmp_path / "state", nodes=60_000)
+    leader.peers.send_snapshot(message(checkpoint), checkpoint.source())
+    loop.run_until(lambda: leader.handler.events.count(("progressed", 2)) == 2)
+    loop.settle()
+    assert (
+        leader.peers._streams[2]._sent == 1
+    )  # the second chunk has to wait for as many seconds as the first has bytes
+    checkpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        ([encode_part(Part.END)], "END where it does not belong in a snapshot"),
+        ([b"\0\0\0\1\x09"], "no part of a snapshot begins with 09"),
+        ([encode_header(InstallSnapshot(3, 2, 1, Snapshot(5, 1, CONFIGURATION)))], "a snapshot from 3"),
+    ],
+)
+def test_a_stream_that_breaks_the_rules_is_refused(
+    loop: Loop, pair: tuple[Member, Member], frames: list[bytes], reason: str
+) -> None:
+    leader, lagging = pair
+    with capturedLogs() as events:
+        connection = loop.result_of(leader.peers._dialler.dial(Purpose.SNAPSHOT, 2, 2, lagging.address))
+        connection.open(1 << 20, 1 << 20, lambda payload: None)
+        for frame in frames:
+            connection.send(frame)
+        loop.run_until(lambda: any(reason in str(formatEvent(event)) for event in events))
+    assert leader.peers.connected(2)
