@@ -379,9 +379,13 @@ class CellReplica:
     def wants_snapshot(self, message: InstallSnapshot) -> bool:
         """Whether a state would be of use: not if it is old, or while another one is put in place."""
         node = self._node
-        if node is None or self._failed or self._arrival or message.term < node.term:
+        if node is None or self._failed or self._arrival:
             return False
-        return message.snapshot.index > node.committed_index
+        if message.term >= node.term and message.snapshot.index > node.committed_index:
+            return True
+        self._guarded(node.step, message)  # whose answer tells the leader what is here already
+        self._wake()
+        return False
 
     def snapshot_arrived(self, message: InstallSnapshot, path: str) -> None:
         """A state is there. The core decides if it takes the place of this member's."""

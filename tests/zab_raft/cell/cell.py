@@ -74,7 +74,8 @@ class HandLogThread:
         self._reactor.callLater(0, self._work)
 
     def forget(self, index: int) -> None:
-        self.log.forget(index)
+        if not self.dead:
+            self.log.forget(index)
 
     def release(self) -> None:
         self.held = False

@@ -405,6 +405,19 @@ def test_own_commands_that_came_with_a_snapshot_are_done(quick_path: Path) -> No
     cell.check()
 
 
+def test_l8_leader_that_never_heard_that_its_snapshot_arrived_goes_on_behind_it(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    lag_behind_the_log(cell)
+    cell[3].start()
+    cell.run_until(lambda: cell[3].journal.loads == 1)
+    cell.network.cuts.add((3, 1))  # the answer is lost
+    cell.run_until(lambda: cell[3].replica.applied_index > 20)
+    cell[1].replica.snapshot_finished(3, delivered=False)
+    cell.network.heal()
+    cell.settle()
+    cell.check()
+
+
 def test_snapshot_that_is_of_no_use_is_not_taken(quick_path: Path) -> None:
     cell = Cell(quick_path).start()
     cell.write(1, 3)
