@@ -229,6 +229,7 @@ def test_a_member_may_listen_elsewhere_than_the_others_look_for_it() -> None:
         ({"1": {"role": "learner"}, "2": {"role": "learner"}, "3": {"role": "learner"}}, "cell.members.1.role"),
         ({"2": {"peer": "127.0.0.1:2888"}}, "cell.members.2.peer"),
         ({"2": {"client": "127.0.0.1:2888"}}, "cell.members.2.client"),
+        ({"1": {"peer": "HOST:2888"}, "2": {"peer": "host:2889", "client": "0.0.0.0:2888"}}, "cell.members.2.client"),
         ({"2": {"peer": "0.0.0.0:2889"}}, "cell.members.2.peer"),
         ({"2": {"peer": "a;b:2889"}}, "cell.members.2.peer"),
         ({"2": {"client": "127.0.0.1"}}, "cell.members.2.client"),

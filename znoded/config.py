@@ -166,6 +166,11 @@ class CellMember:
     client: str = _key(values.optional_address, "")
     role: str = _key(values.choice("voter", "learner"), "voter")
 
+    def reached_at(self, address: str) -> str:
+        """One of its addresses as others see it: every interface of it is one of the host that its peers know."""
+        host, _, port = address.rpartition(":")
+        return f"{self.peer.rpartition(':')[0] if address.startswith(EVERY_INTERFACE) else host}:{port}".lower()
+
 
 def _read_members(value: object, key: str, problems: list[Problem]) -> dict[int, CellMember | None] | None:
     expected = f"tables [{key}.1], [{key}.2] and so on"
@@ -359,8 +364,7 @@ def _contradictions_in_the_cell(config: Config) -> Iterator[Problem]:
     for number, member in members.items():
         for name in ("peer", "client"):
             key, address = f"cell.members.{number}.{name}", getattr(member, name)
-            if address.startswith(EVERY_INTERFACE):
-                if name == "peer" and len(members) > 1:
-                    yield wrong(key, shown(address), "an address at which the other members reach this one")
-            elif address and taken.setdefault(address, key) != key:
-                yield wrong(key, shown(address), f"another address than {taken[address]}")
+            if name == "peer" and len(members) > 1 and address.startswith(EVERY_INTERFACE):
+                yield wrong(key, shown(address), "an address at which the other members reach this one")
+            if address and taken.setdefault(member.reached_at(address), key) != key:
+                yield wrong(key, shown(address), f"another address than {taken[member.reached_at(address)]}")
