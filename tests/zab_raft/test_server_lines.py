@@ -107,7 +107,9 @@ class TestJoining:
     def test_only_the_number_of_a_key_counts(self) -> None:
         assert [member.number for member in parse_joining("3=a:1:2;3,x.4=b:1:2;3")] == [3, 4]
 
-    @pytest.mark.parametrize("text", ["some thing", "server.1=", "server.1=a:1:2;3=4", "server.1=a:1:2", "server.1=a"])
+    @pytest.mark.parametrize(
+        "text", ["some thing", "server.1=", "=a:1:2;3", "server.1=a:1:2;3=4", "server.1=a:1:2", "server.1=a"]
+    )
     def test_a_joiner_has_all_its_ports(self, text: str) -> None:
         with pytest.raises(BadServers):
             parse_joining(text)

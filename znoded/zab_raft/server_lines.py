@@ -146,7 +146,7 @@ def parse_members(text: str) -> list[Member]:
 
 def _joiner(text: str) -> Member:
     key, separator, spec = text.partition("=")
-    if not separator or not spec.strip() or "=" in spec:
+    if not (key.strip() and separator and spec.strip()) or "=" in spec:
         raise BadServers(f"{text!r} is not right: it must be server.N={SERVER_FORM}")
     member = parse_server(_number(key.strip().rpartition(".")[2]), spec)
     if not member.client:
