@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from znoded.zab_raft.peers.wire import Change, Forward, FrameKind
 Make = Callable[..., Member]
 
 
-def lines(events: list[LogEvent]) -> list[str]:
+def lines(events: Sequence[LogEvent]) -> list[str]:
     return [text for text in map(formatEvent, events) if "refused" in text]
 
 
@@ -322,5 +322,5 @@ def test_two_members_with_one_number_do_not_make_a_cell(loop: Loop, member: Make
         loop.run_until(lambda: told(events, "it is member 2, not member 3"))
 
 
-def told(events: list[LogEvent], what: str) -> list[str]:
+def told(events: Sequence[LogEvent], what: str) -> list[str]:
     return [text for text in map(formatEvent, events) if text is not None and what in text]
