@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from znoded.zab_raft.core.messages import Entry
@@ -13,12 +12,16 @@ from znoded.zab_raft.segment import HardState, encode_entries
 
 @dataclass(frozen=True, slots=True)
 class Readies(Batch):
-    """Readies that follow each other, as one record. `last_index` is where the log ends with them."""
+    """Readies that follow each other, as one record. `log_end` is the last index of the log with them.
 
-    readies: Sequence[Ready]
+    More `readies` may be added that change nothing of what is stored.
+    """
+
+    readies: list[Ready]
+    log_end: int
 
     @classmethod
-    def of_readies(cls, readies: Sequence[Ready]) -> Readies:
+    def of_readies(cls, readies: list[Ready]) -> Readies:
         """None of them has a snapshot. The first index is that of the first entry, or where the next one belongs."""
         entries: list[Entry] = []
         for ready in readies:
@@ -27,14 +30,14 @@ class Readies(Batch):
                 while entries and entries[-1].index >= first:
                     entries.pop()
                 entries += ready.entries
-        last = readies[-1]
-        state = HardState(*last.hard_state)
-        first_index = entries[0].index if entries else last.log_end[0] + 1
-        return cls(first_index, state, [], encode_entries(first_index, state, entries), readies)
+        state = HardState(*readies[-1].hard_state)
+        log_end, _term = readies[-1].log_end
+        first_index = entries[0].index if entries else log_end + 1
+        return cls(first_index, state, [], encode_entries(first_index, state, entries), readies, log_end)
 
     @property
     def last_index(self) -> int:
-        return self.readies[-1].log_end[0]
+        return self.log_end
 
 
 @dataclass(frozen=True, slots=True)

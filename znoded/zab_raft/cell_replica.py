@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,13 +21,13 @@ from twisted.python.threadpool import ThreadPool
 
 from znoded.zab_raft.candidacy import Candidacy
 from znoded.zab_raft.cell_directory import CellDirectory
-from znoded.zab_raft.cell_log import CellLog, Readies, Restart
-from znoded.zab_raft.cell_machine import CellMachine, Refusal
-from znoded.zab_raft.cell_recovery import CellRecovery
+from znoded.zab_raft.cell_log import Readies, Restart
+from znoded.zab_raft.cell_machine import CellMachine
+from znoded.zab_raft.cell_start import Recovered, enter, load, recover
 from znoded.zab_raft.cell_state import Addresses, CellState
 from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
 from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
-from znoded.zab_raft.core.conf_change import ConfChange, changed
+from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.errors import Reason, Refused
 from znoded.zab_raft.core.messages import (
@@ -36,26 +35,27 @@ from znoded.zab_raft.core.messages import (
     AppendRequest,
     Entry,
     EntryKind,
-    HardState,
     InstallSnapshot,
     Message,
     Snapshot,
 )
 from znoded.zab_raft.core.node import Node, Ready
 from znoded.zab_raft.core.options import Options
-from znoded.zab_raft.core.quorum import VoteResult, vote
 from znoded.zab_raft.core.raft import Role
 from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import Batch
 from znoded.zab_raft.log_thread import LogThread, Reactor
+from znoded.zab_raft.log_writer import LogWriter
 from znoded.zab_raft.membership import MemberStatus, promotion, statuses, synced
-from znoded.zab_raft.own_proposals import ChangeRequest, OwnProposals, Proposal
-from znoded.zab_raft.peers.founding import Decision, Found, Join, Table, Welcome
-from znoded.zab_raft.peers.identity import CELL_ID_BYTES, Identity
+from znoded.zab_raft.own_proposals import ChangeRequest
+from znoded.zab_raft.peers.founding import Table, Welcome
+from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers
 from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
-from znoded.zab_raft.replica import BATCH_BYTES_LIMIT, StorageOptions
+from znoded.zab_raft.proposals import Proposals
+from znoded.zab_raft.read_barrier import ReadBarrier
+from znoded.zab_raft.replica import StorageOptions
 from znoded.zab_raft.retention import Retention
 from znoded.zab_raft.roster import Roster
 
@@ -63,8 +63,8 @@ _log = Logger()
 
 T = TypeVar("T")
 
-WRITES_UNDER_WAY = 2
-"""Records given to the log thread and not durable: the disk has the next one when one is done, the rest is joined."""
+READIES_IN_TURN = 4
+"""More is done in the next turn, so that others have theirs."""
 APPLYING_BYTES = 1 << 20
 """About how much is applied in one go: everybody waits for that."""
 STOP_PATIENCE_S = 2.0
@@ -131,27 +131,17 @@ class CellReplica:
         self._make_pool = make_pool
         self._random_below = random_below
         self._node: Node | None = None
+        self._cell: CellState
         self._closed = False
         self._failed = False
         self._turn_is_due = False
         self._tick_timer: Any = None
         self._candidacy = Candidacy(reactor, self._stand)
         self._retention = Retention(options.log_tail_bytes)
-        # Proposals
-        self._own = OwnProposals(machine.original)
-        self._to_propose: deque[Proposal] = deque()
-        self._leads_since = 0
+        self._proposals = Proposals(machine, self._synced)
+        self._reads = ReadBarrier()
         self._told_leader = (NOBODY, 0)
-        # Reads
-        self._reads: list[Callable[[bool], None]] = []
-        self._reads_to_repeat: list[Callable[[bool], None]] = []
-        self._reads_asked: dict[int, list[Callable[[bool], None]]] = {}
-        self._reads_counted = 0
-        # Writes to the log
-        self._unwritten: deque[Ready] = deque()
-        self._writes_under_way = 0
         self._arrival: Arrival | None = None
-        self._installing = False
 
     # ---- what it is
 
@@ -188,7 +178,7 @@ class CellReplica:
     @property
     def leads(self) -> bool:
         """This member leads, and everything of earlier terms is applied here."""
-        return self._node is not None and self._node.role is Role.LEADER and self._leads_since == self._node.term
+        return self._node is not None and self._proposals.leads(self._node)
 
     @property
     def roster(self) -> Roster:
@@ -203,7 +193,7 @@ class CellReplica:
     @property
     def outstanding(self) -> int:
         """How many of the proposals made here are not applied yet."""
-        return len(self._own)
+        return len(self._proposals.own)
 
     def members(self) -> list[MemberStatus]:
         """What this member knows of all, for the operator: at the leader, also how far each one is."""
@@ -227,13 +217,15 @@ class CellReplica:
             self._store = Checkpoint(self.directory.state_path, self._files)
             on_error.callback(self._store.close)
             self._peers = self._make_peers(self.directory.identity, self.directory.path, self)
-            if not self.directory.identity.blank:
-                self._recover()
+            recovered = None if self.directory.identity.blank else self._recover()
+            yield self._peers.start()
             on_error.pop_all()
-        yield self._peers.start()
-        if self.directory.identity.blank:
-            yield self._enter_cell()
-        self._run()
+        if recovered is None:
+            decision = yield self._peers.enter_cell(self._options.table)
+            enter(self.directory, self._store, decision, self._options.roster)
+            recovered = self._recover()
+            self._peers.adopt(self.directory.identity)
+        self._run(recovered)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
@@ -243,8 +235,8 @@ class CellReplica:
         """
         self.writable = False
         self._closed = True
-        if self._node and not self._failed:
-            yield self._wait_until(lambda: not self._own)
+        if self._node:
+            yield self._wait_until(lambda: not self.outstanding)
             self._hand_leadership_over()
             yield self._wait_until(lambda: self._running.role is not Role.LEADER)
         self._candidacy.withdraw()
@@ -253,11 +245,12 @@ class CellReplica:
         yield self._peers.stop()
         if self._node:
             yield self._log_thread.stop()
-            self._failed = True
+            is_sound, self._failed = not self._failed, True
             yield self._checkpointer.idle
-            yield self._checkpointer.begin()
+            if is_sound:
+                yield self._checkpointer.begin()
             self._checkpointer.stop()
-        self._fail_reads()
+        self._reads.fail_all()
         self._store.close()
         self.directory.close()
 
@@ -283,7 +276,7 @@ class CellReplica:
         """
         if not self.writable:
             return False
-        self._own.add(commands)
+        self._proposals.own.add(commands)
         self._wake()
         return True
 
@@ -294,7 +287,7 @@ class CellReplica:
         """
         if not self.writable:
             return False
-        self._own.add([ChangeRequest(command)])
+        self._proposals.own.add([ChangeRequest(command)])
         self._wake()
         return True
 
@@ -303,7 +296,7 @@ class CellReplica:
 
         `then(False)` if there is no leader to confirm that.
         """
-        self._reads.append(then)
+        self._reads.add(then)
         self._wake()
 
     def tell_leader(self, payload: bytes) -> None:
@@ -326,23 +319,24 @@ class CellReplica:
 
     def received(self, raft_id: int, kind: FrameKind, record: FrameRecord) -> None:
         """A frame came."""
-        if self._node is None or self._failed:
+        node = self._node
+        if node is None or self._failed:
             return
         if isinstance(record, Forward):
-            self._take_forwarded(record.term, record.commands)
+            self._proposals.take_forwarded(node, record.term, record.commands)
         elif isinstance(record, Change):
-            self._take_forwarded(record.term, [ChangeRequest(record.command)])
+            self._proposals.take_forwarded(node, record.term, [ChangeRequest(record.command)])
         elif isinstance(record, bytes):
-            if self._node.role is Role.LEADER:
+            if node.role is Role.LEADER:
                 self._machine.told(self._number(raft_id), record)
-        elif not isinstance(record, InstallSnapshot):  # which comes with the state, in `snapshot_arrived`
-            self._guarded(self._node.step, record)
+        else:
+            self._guarded(node.step, record)
         self._wake()
 
     def opened(self, raft_id: int) -> None:
         """Frames to the member have a way: what the leader was given before may be lost."""
         if self._node and raft_id == self._node.leader:
-            self._own.give_again()
+            self._proposals.own.give_again()
             self._wake()
 
     def closed(self, raft_id: int) -> None:
@@ -394,7 +388,7 @@ class CellReplica:
         self._arrival = Arrival(message.snapshot, path)
         self._guarded(self._running.step, message)
         self._turn()
-        if not self._installing and not any(ready.snapshot for ready in self._unwritten):
+        if not self._writer.holds_snapshot:
             self._arrival = None
 
     def snapshot_progressed(self, raft_id: int) -> None:
@@ -408,84 +402,39 @@ class CellReplica:
             self._node.snapshot_finished(raft_id, delivered)
             self._wake()
 
-    # ---- entering the cell, and starting
+    # ---- starting
 
-    @inlineCallbacks
-    def _enter_cell(self) -> Generator[Deferred[Any], Any, None]:
-        decision: Decision = yield self._peers.enter_cell(self._options.table)
-        if isinstance(decision, Found):
-            roster = self._options.roster
-            raft_id = roster.raft_id(self._options.storage.member) or NOBODY
-            self._begin_in_cell(os.urandom(CELL_ID_BYTES), raft_id, CellState.founding(roster))
-        elif isinstance(decision, Join):
-            welcome = decision.welcome
-            if welcome.founding:
-                cell = CellState.founding(Roster.decode(welcome.roster))
-            else:
-                cell = CellState.joining(welcome.members)
-            self._begin_in_cell(welcome.cell, welcome.raft_id, cell)
-        self._peers.adopt(self.directory.identity)
-
-    def _begin_in_cell(self, cell_id: bytes, raft_id: int, cell: CellState) -> None:
-        """The checkpoint first: a crash in between leaves a blank member, which enters its cell again."""
-        self._store.write(cell.changes(), 0, 0)
-        self.directory.enter_cell(cell_id, raft_id)
-        self._recover()
-
-    def _recover(self) -> None:
-        """Bring the core and the machine to what the disk says, and make all of it durable again in a new segment."""
-        directory, store = self.directory, self._store
-        with store.reading() as read_table:
-            cell = CellState.read(read_table)
-        if cell is None:
-            raise LogDamaged(f"{directory.state_path} knows no cell; empty the data directory and add the member again")
-        self._cell = cell
-        self._load()
-        recovery = CellRecovery(directory.log_path, store.index, store.term)
-        if recovery.empty and directory.meta.initialised:
-            raise LogDamaged(
-                f"{directory.log_path} has no segment; remove this member from the cell, empty its data directory and "
-                "add it again"
-            )
-        recovery.read()
-        log = CellLog(directory.log_path, self._options.storage.segment_bytes, self._files)
-        log.begin(
-            recovery.sequence + 1,
-            recovery.hard_state,
-            recovery.first_index,
-            recovery.last_index,
-            list(recovery.tail()),
-        )
-        directory.set_initialised()
-        self._node = Node(
-            directory.meta.raft_id,
-            recovery.stored(cell.configuration),
-            HardState(*recovery.hard_state),
-            self._random_below,
+    def _recover(self) -> Recovered:
+        recovered = recover(
+            self.directory,
+            self._store,
+            self._machine,
+            self._options.storage.segment_bytes,
             self._options.core,
+            self._random_below,
         )
-        self._log_thread = self._make_log_thread(log, self._reactor, self._written, self._room_changed, self._fail)
+        self._cell = recovered.cell
+        return recovered
+
+    def _run(self, recovered: Recovered) -> None:
+        self._node = recovered.node
+        self._log_thread = self._make_log_thread(
+            recovered.log, self._reactor, self._written, self._room_changed, self._fail
+        )
+        self._writer = LogWriter(self._log_thread.append, self._install)
         self._checkpointer = Checkpointer(
             self._reactor,
             self._options.storage,
-            store,
+            self._store,
             self._machine,
             self._next_increment,
             self._checkpoint_stored,
             self._fail,
             self._make_pool(),
         )
-
-    def _load(self) -> None:
-        self._machine.found(self._cell.founding_roster)
-        if self._store.index:
-            with self._store.reading() as read_table:
-                self._machine.load(read_table)
-
-    def _run(self) -> None:
-        self._members_changed()
         self._log_thread.start()
         self._checkpointer.start()
+        self._members_changed()
         self._schedule_tick()
         self.writable = not self._closed
         if self._running.configuration.voters == {self._running.id}:
@@ -513,11 +462,15 @@ class CellReplica:
 
     def _do_turn(self, node: Node) -> None:
         self._look_at_leader(node)
-        self._hand_over(node)
-        self._propose(node)
-        self._ask_for_reads(node)
-        while (ready := node.ready()) and not self._failed:
+        self._proposals.hand_over(node, self._peers.send)
+        self._proposals.propose(node)
+        self._reads.ask(node)
+        for _ in range(READIES_IN_TURN):
+            if self._failed or not (ready := node.ready()):
+                break
             self._take(node, ready)
+        else:
+            self._wake()
         self._look_at_leader(node)
 
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
@@ -545,8 +498,7 @@ class CellReplica:
             return
         node = self._running
         self._guarded(node.tick)
-        self._reads += self._reads_to_repeat
-        self._reads_to_repeat = []
+        self._reads.tick()
         if node.checkpoint_wanted and not self._checkpointer.is_stuck:
             self._checkpointer.begin()
         self._promote(node)
@@ -564,34 +516,17 @@ class CellReplica:
         for message in ready.messages:
             self._send(message)
         if ready.must_store:
-            self._unwritten.append(ready)
-            self._write()
+            self._writer.add(ready)
         if ready.committed:
             self._apply(node, ready.committed)
-        for context in ready.reads:
-            for then in self._reads_asked.pop(context):
-                then(True)
-        for context in ready.failed_reads:
-            self._reads_to_repeat += self._reads_asked.pop(context)
+        self._reads.confirmed(ready.reads)
+        self._reads.failed(ready.failed_reads)
 
     def _send(self, message: Message) -> None:
         if isinstance(message, InstallSnapshot):
             self._send_snapshot(message)
         elif not self._peers.send(message.to, FrameKind.RAFT, message) and isinstance(message, AppendRequest):
             self._running.unreachable(message.to)
-
-    def _write(self) -> None:
-        """Give the log thread what it has room for: all that waits as one record. A snapshot is put in place alone."""
-        while self._unwritten and self._writes_under_way < WRITES_UNDER_WAY and not self._installing:
-            if self._unwritten[0].snapshot:
-                if not self._writes_under_way:
-                    self._install(self._unwritten.popleft())
-                return
-            readies = []
-            while self._unwritten and not self._unwritten[0].snapshot:
-                readies.append(self._unwritten.popleft())
-            self._writes_under_way += 1
-            self._log_thread.append(Readies.of_readies(readies))
 
     def _written(self, batch: Batch) -> None:
         """A write is durable."""
@@ -600,9 +535,8 @@ class CellReplica:
         if isinstance(batch, Restart):
             self._guarded(self._restarted, batch)
         elif isinstance(batch, Readies):
-            self._writes_under_way -= 1
             self._retention.written(batch.last_index, len(batch.payload))
-            self._guarded(self._write)  # first, so that the disk works meanwhile
+            self._guarded(self._writer.written, batch)  # first, so that the disk works meanwhile
             for ready in batch.readies:
                 self._guarded(self._stored, ready)
         self._turn()
@@ -632,7 +566,7 @@ class CellReplica:
         if commands:
             self._machine.apply_batch(first_index, commands)
             node.applied(first_index + len(commands) - 1)
-            self._own.applied(commands)
+            self._proposals.own.applied(commands)
 
     def _apply_change(self, node: Node, entry: Entry) -> None:
         command = ConfChange.decode(entry.data).context
@@ -644,10 +578,8 @@ class CellReplica:
 
     def _apply_term_start(self, node: Node, entry: Entry) -> None:
         node.applied(entry.index)
-        if node.role is Role.LEADER and entry.term == node.term:
-            self._leads_since = node.term
-            self._to_propose.extendleft(reversed(self._machine.lead(node.term)))
-            self._wake()
+        self._proposals.term_started(node, entry.term)
+        self._wake()
 
     def _members_changed(self) -> None:
         node = self._running
@@ -666,119 +598,36 @@ class CellReplica:
     def _is_connected(self, raft_id: int) -> bool:
         return raft_id == self._running.id or self._peers.connected(raft_id)
 
-    def _synced(self, node: Node) -> frozenset[int]:
+    def _synced(self) -> frozenset[int]:
         """The members that are there and up to date, as this leader knows."""
+        node = self._running
         return synced(node.progress, node.last_index, self._is_connected)
 
-    # ---- proposals
-
     def _look_at_leader(self, node: Node) -> None:
-        """What was given to a leader of before is given to the next one again."""
         if (node.leader, node.term) == self._told_leader:
             return
         self._told_leader = (node.leader, node.term)
-        if node.role is not Role.LEADER:
-            self._to_propose.clear()
-        self._own.give_again()
+        self._proposals.leader_changed(node)
         if node.leader != NOBODY:
             self._candidacy.withdraw()
             self._wake()
         self._machine.leader_changed(self._number(node.leader), node.term)
 
-    def _hand_over(self, node: Node) -> None:
-        """Give the leader what was proposed here: this member itself, once it knows all of earlier terms."""
-        if self.leads:
-            self._to_propose.extend(self._own.take())
-        elif node.role is not Role.LEADER and node.leader != NOBODY and self._peers.connected(node.leader):
-            for frame_kind, record in _frames(node.term, self._own.take()):
-                if not self._peers.send(node.leader, frame_kind, record):
-                    self._own.give_again()  # when there is a connection again
-                    return
-
-    def _take_forwarded(self, term: int, proposals: Sequence[Proposal]) -> None:
-        """Only what is meant for this leadership: the member forwards all of it to the next leader, in order."""
-        node = self._running
-        if node.role is Role.LEADER and term == node.term:
-            self._to_propose.extend(proposals)
-
-    def _propose(self, node: Node) -> None:
-        """Propose in order; what the core does not take now, it may take the next time."""
-        try:
-            while self._to_propose and self.leads:
-                first = self._to_propose[0]
-                if isinstance(first, ChangeRequest):
-                    self._propose_change(node, first.command)
-                else:
-                    self._propose_commands(node)
-        except Refused:
-            return
-
-    def _propose_commands(self, node: Node) -> None:
-        commands = _first_commands(self._to_propose)
-        node.propose(commands)
-        for _ in commands:
-            self._to_propose.popleft()
-
-    def _propose_change(self, node: Node, command: bytes) -> None:
-        planned = self._machine.plan_change(command)
-        if isinstance(planned, bytes):
-            node.propose([planned])
-        elif refusal := self._refusal(node, planned):
-            node.propose([self._machine.refused_change(command, refusal)])
-        self._to_propose.popleft()
-
-    def _refusal(self, node: Node, change: ConfChange) -> Refusal | None:
-        """Propose the change, or say why not. Raises Refused if it can be proposed later."""
-        try:
-            after = changed(node.configuration, change)
-            if vote(after.voters, dict.fromkeys(self._synced(node), True)) is not VoteResult.WON:
-                return Refusal.NO_QUORUM
-            node.propose_change(change)
-        except Refused as refused:
-            if refused.reason is Reason.CHANGE_PENDING:
-                return Refusal.PENDING
-            if refused.reason is Reason.BAD_CHANGE:
-                return Refusal.IMPOSSIBLE
-            raise
-        return None
-
     def _promote(self, node: Node) -> None:
         """Let a member vote that is to, once it has caught up."""
         if not self.leads:
             return
-        change = promotion(self.roster, self.configuration, self._synced(node))
+        change = promotion(self.roster, self.configuration, self._synced())
         if change:
             try:
                 node.propose_change(change)
             except Refused:
                 return  # the next tick tries again
 
-    # ---- reads
-
-    def _ask_for_reads(self, node: Node) -> None:
-        if not self._reads:
-            return
-        reads, self._reads = self._reads, []
-        self._reads_counted += 1
-        try:
-            node.read_index(self._reads_counted)
-        except Refused:
-            for then in reads:
-                then(False)
-        else:
-            self._reads_asked[self._reads_counted] = reads
-
-    def _fail_reads(self) -> None:
-        waiting = [*self._reads_asked.values(), self._reads_to_repeat, self._reads]
-        self._reads_asked, self._reads_to_repeat, self._reads = {}, [], []
-        for reads in waiting:
-            for then in reads:
-                then(False)
-
     # ---- checkpoints and snapshots
 
     def _next_increment(self) -> Increment | None:
-        snapshot = None if self._installing else self._running.snapshot()
+        snapshot = None if self._writer.is_installing else self._running.snapshot()
         if snapshot is None or snapshot.index <= self._store.index:
             return None
         return Increment(snapshot, self._cell.changes())
@@ -816,18 +665,12 @@ class CellReplica:
         arrival = self._arrival
         if arrival is None or arrival.snapshot != ready.snapshot:
             raise LogDamaged(f"the state of snapshot {ready.snapshot} is not here")
-        self._installing = True
         self._checkpointer.idle.addCallback(
             lambda _none: self._checkpointer.in_thread(self._store.install, arrival.path)
         ).addCallback(lambda _none: self._installed(ready)).addErrback(self._install_failed)
 
     def _installed(self, ready: Ready) -> None:
-        with self._store.reading() as read_table:
-            cell = CellState.read(read_table)
-        if cell is None:
-            raise LogDamaged(f"the snapshot of index {self._store.index} knows no cell")
-        self._cell = cell
-        self._load()
+        self._cell = load(self._store, self._machine)
         self._log_thread.append(Restart.behind(ready))
 
     def _install_failed(self, failure: Failure) -> None:
@@ -835,13 +678,12 @@ class CellReplica:
 
     def _restarted(self, restart: Restart) -> None:
         """The log begins behind the snapshot: the member goes on from there."""
-        self._installing = False
         self._arrival = None
         self._stored(restart.ready)
         self._members_changed()
-        self._own.give_again()  # some of it may have been applied unseen
+        self._proposals.own.give_again()  # some of it may have been applied unseen
         _log.info("A snapshot of index {index} is in place", index=self._store.index)
-        self._write()
+        self._writer.installed()
 
     # ---- the disk
 
@@ -880,30 +722,3 @@ class CellReplica:
     def _number(self, raft_id: int) -> int:
         number, _address = self._addresses.get(raft_id, (0, ""))
         return number
-
-
-def _first_commands(proposals: deque[Proposal]) -> list[bytes]:
-    """The commands, at least one, in front of the first change, about as many as make a batch."""
-    commands: list[bytes] = []
-    size_bytes = 0
-    for proposal in proposals:
-        if isinstance(proposal, ChangeRequest) or size_bytes >= BATCH_BYTES_LIMIT:
-            break
-        commands.append(proposal)
-        size_bytes += len(proposal)
-    return commands
-
-
-def _frames(term: int, proposals: list[Proposal]) -> Generator[tuple[FrameKind, FrameRecord], None, None]:
-    """The frames that give these to the leader, in order."""
-    rest = deque(proposals)
-    while rest:
-        first = rest[0]
-        if isinstance(first, ChangeRequest):
-            yield FrameKind.CHANGE, Change(term, first.command)
-            rest.popleft()
-        else:
-            commands = _first_commands(rest)
-            yield FrameKind.FORWARD, Forward(term, commands)
-            for _ in commands:
-                rest.popleft()

@@ -9,7 +9,7 @@ import pytest
 from tests.zab_raft.cell.cell import Cell, TestMember
 from znoded.zab_raft.core.errors import Refused
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot
-from znoded.zab_raft.peers.wire import FrameKind
+from znoded.zab_raft.peers.wire import Forward, FrameKind
 
 
 def reads_at(member: TestMember, count: int = 1) -> list[bool]:
@@ -129,7 +129,7 @@ def test_frames_for_an_earlier_leadership_are_left_out(quick_path: Path) -> None
     cell.elect(1)
     stale = [record for _, _, kind, record in cell.network.sent if kind is FrameKind.FORWARD]
     assert stale == []
-    cell[1].replica._take_forwarded(1, [b"9 1 "])
+    cell[1].replica.received(2, FrameKind.FORWARD, Forward(1, [b"9 1 "]))
     cell.run(0.1)
     assert b"9 1 " not in cell[1].journal.effects
 
@@ -394,7 +394,7 @@ def test_own_commands_that_came_with_a_snapshot_are_done(quick_path: Path) -> No
     written = cell.propose(3, 2)
     cell.run_until(lambda: set(written) <= set(cell[1].journal.effects))
     cell.network.cut(3)
-    cell[3].replica._own.add(written)  # as if they had not been applied yet
+    cell[3].replica._proposals.own.add(written)  # as if they had not been applied yet
     for _ in range(8):
         cell.write(1, 3, size_bytes=9_000)
         for other in (1, 2):

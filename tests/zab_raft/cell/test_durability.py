@@ -116,7 +116,7 @@ def test_d6_replaced_end_of_the_log_is_replaced_on_disk(quick_path: Path) -> Non
     cell.network.cut(1)
     replaced = cell.propose(1, 20)
     cell.run_until(lambda: cell[2].replica.leads or cell[3].replica.leads)
-    cell[1].replica._own.applied(replaced)  # nobody waits for them any more
+    cell[1].replica._proposals.own.applied(replaced)  # nobody waits for them any more
     new = cell.write(2, 5)
     cell.network.heal()
     cell.settle()

@@ -1,0 +1,85 @@
+"""How a member of a cell begins: blank, or from what is on its disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from znoded.zab_raft.cell_directory import CellDirectory
+from znoded.zab_raft.cell_log import CellLog
+from znoded.zab_raft.cell_machine import CellMachine
+from znoded.zab_raft.cell_recovery import CellRecovery
+from znoded.zab_raft.cell_state import CellState
+from znoded.zab_raft.checkpoint import Checkpoint
+from znoded.zab_raft.core.messages import NOBODY, HardState
+from znoded.zab_raft.core.node import Node
+from znoded.zab_raft.core.options import Options
+from znoded.zab_raft.errors import LogDamaged
+from znoded.zab_raft.peers.founding import Found, Join
+from znoded.zab_raft.peers.identity import CELL_ID_BYTES
+from znoded.zab_raft.roster import Roster
+
+
+class Recovered(NamedTuple):
+    """What was on the disk. Everything of the log that counts is durable in a new segment of `log`."""
+
+    cell: CellState
+    node: Node
+    log: CellLog
+
+
+def enter(directory: CellDirectory, store: Checkpoint, decision: Found | Join, roster: Roster) -> None:
+    """Make a blank member one of a cell, durably; a crash in between leaves it blank. `roster` founds a new cell."""
+    if isinstance(decision, Found):
+        cell_id, raft_id = os.urandom(CELL_ID_BYTES), roster.raft_id(directory.meta.member) or NOBODY
+        cell = CellState.founding(roster)
+    else:
+        welcome = decision.welcome
+        cell_id, raft_id = welcome.cell, welcome.raft_id
+        if welcome.founding:
+            cell = CellState.founding(Roster.decode(welcome.roster))
+        else:
+            cell = CellState.joining(welcome.members)
+    store.write(cell.changes(), 0, 0)
+    directory.enter_cell(cell_id, raft_id)
+
+
+def recover(
+    directory: CellDirectory,
+    store: Checkpoint,
+    machine: CellMachine,
+    segment_bytes: int,
+    options: Options,
+    random_below: Callable[[int], int],
+) -> Recovered:
+    """Bring the machine to the checkpoint, and the core to the log. Raises StorageError or OSError."""
+    cell = load(store, machine)
+    recovery = CellRecovery(directory.log_path, store.index, store.term)
+    if recovery.empty and directory.meta.initialised:
+        raise LogDamaged(
+            f"{directory.log_path} has no segment; remove this member from the cell, empty its data directory and add "
+            "it again"
+        )
+    recovery.read()
+    state = recovery.hard_state
+    log = CellLog(directory.log_path, segment_bytes, directory.files)
+    log.begin(recovery.sequence + 1, state, recovery.first_index, recovery.last_index, list(recovery.tail()))
+    directory.set_initialised()
+    stored = recovery.stored(cell.configuration)
+    return Recovered(cell, Node(directory.meta.raft_id, stored, HardState(*state), random_below, options), log)
+
+
+def load(store: Checkpoint, machine: CellMachine) -> CellState:
+    """Bring the machine to the checkpoint. Raises LogDamaged if that is none of a cell."""
+    with store.reading() as read_table:
+        cell = CellState.read(read_table)
+        if cell is None:
+            raise LogDamaged(
+                f"the checkpoint of index {store.index} knows no cell; remove this member from the cell, empty its "
+                "data directory and add it again"
+            )
+        machine.found(cell.founding_roster)
+        if store.index:
+            machine.load(read_table)
+    return cell
