@@ -15,7 +15,7 @@ from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot, Snapshot
 from znoded.zab_raft.peers.founding import Found, Join, Welcome
 from znoded.zab_raft.peers.identity import NO_CELL, Identity
-from znoded.zab_raft.peers.wire import Change, Forward, FrameKind
+from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
 
 Make = Callable[..., Member]
 
@@ -31,7 +31,7 @@ def beat(sender: int, to: int, term: int = 1) -> Heartbeat:
 def test_frames_of_all_kinds_arrive_in_order(loop: Loop, member: Make) -> None:
     first, second = member(1), member(2)
     connect(loop, first, second)
-    sent = [
+    sent: list[tuple[FrameKind, FrameRecord]] = [
         (FrameKind.RAFT, beat(1, 2)),
         (FrameKind.FORWARD, Forward(3, [b"a", b"", b"c" * 100_000])),
         (FrameKind.CHANGE, Change(3, b"add 4")),

@@ -9,6 +9,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.zab_raft.peers.loop import Loop, Member, connect
+from znoded.jute.primitives import JuteError
 from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import InstallSnapshot, Snapshot
@@ -244,6 +245,90 @@ def test_the_rate_is_kept(loop: Loop, member: Make, tmp_path: Path) -> None:
         leader.peers._streams[2]._sent == 1
     )  # the second chunk has to wait for as many seconds as the first has bytes
     checkpoint.close()
+
+
+def test_who_leads_no_longer_streams_no_longer(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, lagging = pair
+    checkpoint = filled(tmp_path / "state", nodes=60_000)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    loop.run_until(lambda: leader.handler.events.count(("progressed", 2)) > 3)
+    leader.peers.end_snapshots()
+    loop.run_until(lambda: source.closed)
+    loop.run_until(lambda: not lagging.peers._receivers)
+    assert not delivered(leader)
+    checkpoint.close()
+
+
+def test_a_member_that_is_removed_gets_no_more(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, lagging = pair
+    checkpoint = filled(tmp_path / "state", nodes=60_000)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    leader.peers.set_members({1: (1, leader.address)}, 2)
+    loop.run_until(lambda: source.closed)
+    assert not lagging.handler.arrived
+    checkpoint.close()
+
+
+def test_a_stream_without_progress_is_given_up(
+    loop: Loop, pair: tuple[Member, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, lagging = pair
+    monkeypatch.setattr("znoded.zab_raft.peers.snapshot_send.GIVE_UP_S", 0.1)
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    source = CountingSource(checkpoint.source())
+    lagging.stop()
+    loop.run_until(lambda: not leader.peers.connected(2))
+    leader.peers.send_snapshot(message(checkpoint), source)
+    loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [False]
+    assert source.closed
+    checkpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (encode_chunk(b"nodes", [(b"/a", b"1")])[4:-1] + b"2", "the checksum of a chunk does not match"),
+        (encode_chunk(b"nodes", [(b"/b", b""), (b"/a", b"")])[4:], "the keys of a snapshot are not in order"),
+    ],
+)
+def test_a_bad_chunk_stores_nothing(tmp_path: Path, payload: bytes, reason: str) -> None:
+    state = IncomingState(str(tmp_path), 40, 3, bytes(16))
+    state.write([encode_chunk(b"created", [(b"/", b"1")])[4:]])
+    with pytest.raises(JuteError, match=reason):
+        state.write([encode_chunk(b"nodes", [(b"/0", b"")])[4:], payload])
+    state.close()
+    again = IncomingState(str(tmp_path), 40, 3, bytes(16))
+    assert (again.table, again.key) == (b"created", b"/")
+    again.write([encode_chunk(b"nodes", [(b"/0", b"")])[4:]])  # which is not there yet
+    again.close()
+
+
+def test_a_state_of_another_index_is_not_taken_for_the_one_announced(tmp_path: Path) -> None:
+    state = IncomingState(str(tmp_path), 40, 3, bytes(16))
+    with pytest.raises(JuteError, match="the snapshot of index 40 holds the state of index 0"):
+        state.finish()
+
+
+def test_an_unreadable_state_on_its_way_in_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"not LMDB" * 1024)
+    state = IncomingState(str(tmp_path), 40, 3, bytes(16))
+    assert (state.table, state.key) == (b"", b"")
+    state.close()
+
+
+def test_a_state_that_outgrows_its_map_gets_a_larger_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("znoded.zab_raft.peers.incoming_state.FIRST_MAP_BYTES", 1 << 18)
+    state = IncomingState(str(tmp_path), 40, 3, bytes(16))
+    for number in range(8):
+        state.write([encode_chunk(b"nodes", [(b"/%d" % number, bytes(1 << 17))])[4:]])
+    assert state.key == b""
+    state.close()
+    again = IncomingState(str(tmp_path), 40, 3, bytes(16))
+    assert again.key == b"/7"
+    again.close()
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from typing import Any
 
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IAddress, IOpenSSLClientConnectionCreator
 from twisted.internet.protocol import Factory
+from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from znoded.zab_raft.peers.connection import PeerConnection, address_of
 from znoded.zab_raft.peers.gate import Gate
@@ -28,12 +29,24 @@ def connector(reactor: Any, tls: IOpenSSLClientConnectionCreator | None) -> Conn
 
     def connect(address: str, factory: Factory) -> Deferred[Any]:
         endpoint = _endpoint(reactor, *address_of(address))
-        if tls is not None:
-            endpoint = wrapClientTLS(tls, endpoint)
-        connected: Deferred[Any] = endpoint.connect(factory)
+        if tls is None:
+            connected: Deferred[Any] = endpoint.connect(factory)
+        else:
+            connected = endpoint.connect(secured(tls, True, factory, reactor)).addCallback(_within)
         return connected
 
     return connect
+
+
+def secured(tls: Any, is_client: bool, factory: Any, reactor: Any) -> Any:
+    """A factory of TLS connections around the protocols of `factory`."""
+    wrapped = TLSMemoryBIOFactory(tls, is_client, factory, reactor)
+    wrapped.noisy = False
+    return wrapped
+
+
+def _within(connection: Any) -> Any:
+    return connection.wrappedProtocol
 
 
 def _endpoint(reactor: Any, host: str, port: int) -> Any:

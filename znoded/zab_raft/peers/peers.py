@@ -14,14 +14,13 @@ from twisted.internet.interfaces import (
     IOpenSSLClientConnectionCreator,
     IOpenSSLServerConnectionCreator,
 )
-from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.threadpool import ThreadPool
 
 from znoded.jute.frames import frame
 from znoded.jute.primitives import JuteError
 from znoded.zab_raft.core.messages import InstallSnapshot, Message
 from znoded.zab_raft.peers.acceptor import Acceptor, Incoming
-from znoded.zab_raft.peers.dialler import Connect, Dialler, connector
+from znoded.zab_raft.peers.dialler import Connect, Dialler, connector, secured
 from znoded.zab_raft.peers.entering import Entering
 from znoded.zab_raft.peers.founding import (
     ANSWER_BYTES_LIMIT,
@@ -162,8 +161,7 @@ class Peers:
         self._receiving_pool.start()
         factory: Any = self.acceptor
         if self._tls is not None:
-            factory = TLSMemoryBIOFactory(self._tls.server, False, factory)
-            factory.noisy = False
+            factory = secured(self._tls.server, False, factory, self._reactor)
         listening = maybeDeferred(serverFromString(self._reactor, self._listen).listen, factory)
         return listening.addCallback(self._listening)
 
