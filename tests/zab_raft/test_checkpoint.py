@@ -182,3 +182,89 @@ def test_backup_is_a_checkpoint(tmp_path: Path) -> None:
     store.write({b"nodes": [(b"/a", b"2")]}, 5, 2)
     copy = Checkpoint(str(tmp_path / "backup"))
     assert (copy.index, table(copy, b"nodes")) == (4, {b"/a": b"1"})
+
+
+def filled(path: Path, index: int = 7) -> Checkpoint:
+    path.mkdir(exist_ok=True)
+    checkpoint = Checkpoint(str(path))
+    checkpoint.write({b"nodes": [(b"%03d" % number, b"%d" % index) for number in range(10)]}, index, 3)
+    return checkpoint
+
+
+def test_source_shows_one_moment_in_portions(tmp_path: Path) -> None:
+    checkpoint = filled(tmp_path / "state")
+    source = checkpoint.source()
+    checkpoint.write({b"nodes": [(b"000", b"new"), (b"001", None)], b"other": [(b"a", b"b")]}, 8, 3)
+    assert (source.index, source.term) == (7, 3)
+    assert source.tables() == [b"nodes", b"position"]
+    first = source.items(b"nodes", b"", 4)
+    rest = source.items(b"nodes", first[-1][0], 100)
+    assert first + rest == source.read(b"nodes") == [(b"%03d" % number, b"7") for number in range(10)]
+    assert source.items(b"nodes", b"009", 1) == source.items(b"no such table", b"", 1) == []
+    assert source.items(b"nodes", b"0035", 1) == [(b"004", b"7")]
+    source.close()
+    checkpoint.close()
+
+
+def test_map_grows_while_a_source_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_module, "FIRST_MAP_BYTES", 1 << 18)
+    checkpoint = filled(tmp_path / "state")
+    source = checkpoint.source()
+    first = source.items(b"nodes", b"", 4)
+    checkpoint.write({b"other": [(b"%05d" % number, bytes(500)) for number in range(3_000)]}, 8, 3)
+    assert len(first + source.items(b"nodes", first[-1][0], 100)) == 10
+    source.close()
+    checkpoint.close()
+
+
+def test_source_ends_with_the_checkpoint(tmp_path: Path) -> None:
+    checkpoint = filled(tmp_path / "state")
+    source = checkpoint.source()
+    checkpoint.close()
+    with pytest.raises(CheckpointFailed, match="was closed while it was read"):
+        source.items(b"nodes", b"", 1)
+    source.close()
+
+
+def test_installed_checkpoint_takes_the_place_of_this_one(tmp_path: Path) -> None:
+    other = filled(tmp_path / "other", index=9)
+    other.close()
+    checkpoint = filled(tmp_path / "state")
+    source = checkpoint.source()
+    checkpoint.install(str(tmp_path / "other"))
+    with pytest.raises(CheckpointFailed):
+        source.tables()
+    checkpoint.write({b"nodes": [(b"000", b"new")]}, 10, 4)
+    checkpoint.close()
+    checkpoint = Checkpoint(str(tmp_path / "state"))
+    assert (checkpoint.index, checkpoint.term) == (10, 4)
+    with checkpoint.reading() as read:
+        assert dict(read(b"nodes")) == {b"%03d" % number: b"9" for number in range(1, 10)} | {b"000": b"new"}
+    checkpoint.close()
+
+
+def test_install_of_what_is_not_there_fails(tmp_path: Path) -> None:
+    checkpoint = filled(tmp_path / "state")
+    with pytest.raises(CheckpointFailed, match="cannot be put in place"):
+        checkpoint.install(str(tmp_path / "nowhere"))
+    checkpoint.close()
+
+
+def test_increment_that_an_installed_checkpoint_overtook_is_dropped(tmp_path: Path) -> None:
+    filled(tmp_path / "state", index=9).close()
+    path = tmp_path / "state" / "increment"
+    write_increment(Files(), str(path), [Portion(b"nodes", [(b"000", b"old")], 6)], 8, 3)
+    checkpoint = Checkpoint(str(tmp_path / "state"))
+    assert not path.exists()
+    assert checkpoint.index == 9
+    with checkpoint.reading() as read:
+        assert dict(read(b"nodes"))[b"000"] == b"9"
+    checkpoint.close()
+
+
+def test_source_is_refused_while_an_increment_is_half_there(tmp_path: Path) -> None:
+    checkpoint = filled(tmp_path / "state")
+    (tmp_path / "state" / "increment").write_bytes(b"")
+    with pytest.raises(CheckpointFailed, match="waits for room"):
+        checkpoint.source()
+    checkpoint.close()

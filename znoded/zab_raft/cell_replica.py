@@ -195,6 +195,15 @@ class CellReplica:
         """How many of the proposals made here are not applied yet."""
         return len(self._proposals.own)
 
+    @property
+    def outstanding_bytes(self) -> int:
+        """Their size."""
+        return self._proposals.own.size_bytes
+
+    def drained(self) -> Deferred[None]:
+        """Fires when they are applied, or after `STOP_PATIENCE_S`."""
+        return self._wait_until(lambda: not self.outstanding)
+
     def members(self) -> list[MemberStatus]:
         """What this member knows of all, for the operator: at the leader, also how far each one is."""
         node = self._running
@@ -238,7 +247,7 @@ class CellReplica:
         if self._node:
             yield self._wait_until(lambda: not self.outstanding)
             self._hand_leadership_over()
-            yield self._wait_until(lambda: self._running.role is not Role.LEADER)
+            yield self._wait_until(lambda: not self._is_handing_over)
         self._candidacy.withdraw()
         if self._tick_timer and self._tick_timer.active():
             self._tick_timer.cancel()
@@ -708,6 +717,11 @@ class CellReplica:
         if others and not self._failed:
             self._guarded(node.transfer_leader, max(others)[1])
             self._wake()
+
+    @property
+    def _is_handing_over(self) -> bool:
+        leadership = self._running.raft.leadership
+        return leadership is not None and leadership.transferee != NOBODY
 
     @inlineCallbacks
     def _wait_until(self, condition: Callable[[], bool]) -> Generator[Deferred[Any], Any, None]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from struct import Struct
 from typing import Any
+from weakref import WeakSet
 
 import lmdb
 
@@ -55,6 +57,7 @@ class Checkpoint:
         self._increment_path = os.path.join(path, "increment")
         self._environment: Any = None
         self._tables: dict[bytes, Any] = {}
+        self._sources: WeakSet[CheckpointSource] = WeakSet()
         self._lock = threading.Lock()
         try:
             self._open()
@@ -108,7 +111,9 @@ class Checkpoint:
                 self._open()
                 if os.path.exists(self._increment_path):
                     raise CheckpointFailed(f"the checkpoint in {self._path} waits for room to be completed")
-                return CheckpointSource(self._environment)
+                source = CheckpointSource(self._environment)
+                self._sources.add(source)
+                return source
             except lmdb.Error as error:
                 raise CheckpointFailed(f"the checkpoint in {self._path} cannot be read: {error}") from error
 
@@ -178,7 +183,14 @@ class Checkpoint:
                         _put(transaction, table, items)
                 return
             except lmdb.MapFullError:
-                self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+                self._grow()
+
+    def _grow(self) -> None:
+        """Double the map, while nobody reads: LMDB takes the old one away."""
+        with ExitStack() as held:
+            for source in list(self._sources):
+                held.enter_context(source.turn)
+            self._environment.set_mapsize(2 * self._environment.info()["map_size"])
 
     def _read(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
         long = (_unhashed(value) for _, value in self._cursor(transaction, _LONG_KEYS + table))
@@ -214,6 +226,8 @@ class Checkpoint:
             )
 
     def _close(self) -> None:
+        for source in list(self._sources):
+            source.close()  # LMDB must not be in use elsewhere when it is closed
         if self._environment is not None:
             self._environment.close()
             self._environment = None
@@ -221,49 +235,54 @@ class Checkpoint:
 
 
 class CheckpointSource:
-    """A read transaction: all tables as they are stored, long keys hashed, as of one moment. Used by one thread a time.
+    """A read transaction: all tables as they are stored, long keys hashed, as of one moment.
 
-    `index` and `term` say where in the log that moment is.
+    `index` and `term` say where in the log that moment is; `turn` is held by who reads. Any thread may use it. It may end at any time, with the
+    checkpoint it belongs to: then calls raise `CheckpointFailed`.
     """
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
         self._transaction = environment.begin()
-        self.index, self.term = _position(self.item(_POSITION_TABLE, _POSITION_KEY))
+        self.turn = threading.Lock()
+        position = dict(self.read(_POSITION_TABLE)).get(_POSITION_KEY)
+        self.index, self.term = _position(position)
 
     def tables(self) -> list[bytes]:
         """The names of all tables."""
-        with self._transaction.cursor() as cursor:
+        with self.turn, self._open().cursor() as cursor:
             return list(cursor.iternext(values=False))
-
-    def item(self, table: bytes, key: bytes) -> bytes | None:
-        """One value, None if it is not there."""
-        handle = self._handle(table)
-        value: bytes | None = self._transaction.get(key, db=handle) if handle else None
-        return value
 
     def read(self, table: bytes) -> list[tuple[bytes, bytes]]:
         """All items of a small table."""
-        return self.items(table, b"", self._transaction.stat(self._handle(table))["entries"])
+        return self.items(table, b"", sys.maxsize)
 
     def items(self, table: bytes, after: bytes, count: int) -> list[tuple[bytes, bytes]]:
         """The next items, at most `count`, in the order of their keys, behind the key `after`, which may be empty."""
-        with self._transaction.cursor(self._handle(table)) as cursor:
-            if not (cursor.set_range(after) if after else cursor.first()):
+        with self.turn:
+            transaction = self._open()
+            try:
+                handle = self._environment.open_db(table, txn=transaction, create=False)
+            except lmdb.NotFoundError:
                 return []
-            if after and cursor.key() == after and not cursor.next():
-                return []
-            return list(itertools.islice(cursor.iternext(), count))
+            with transaction.cursor(handle) as cursor:
+                if not (cursor.set_range(after) if after else cursor.first()):
+                    return []
+                if after and cursor.key() == after and not cursor.next():
+                    return []
+                return list(itertools.islice(cursor.iternext(), count))
 
     def close(self) -> None:
-        """Let go of the checkpoint."""
-        self._transaction.abort()
+        """Let go of the checkpoint; to be closed twice does no harm."""
+        with self.turn:
+            if self._transaction is not None:
+                self._transaction.abort()
+                self._transaction = None
 
-    def _handle(self, table: bytes) -> Any:
-        try:
-            return self._environment.open_db(table, txn=self._transaction, create=False)
-        except lmdb.NotFoundError:
-            return None
+    def _open(self) -> Any:
+        if self._transaction is None:
+            raise CheckpointFailed("the checkpoint was closed while it was read")
+        return self._transaction
 
 
 def _position(stored: bytes | None) -> tuple[int, int]:
