@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from struct import Struct
 from typing import Any
@@ -186,11 +186,13 @@ class Checkpoint:
                 self._grow()
 
     def _grow(self) -> None:
-        """Double the map, while nobody reads: LMDB takes the old one away."""
-        with ExitStack() as held:
-            for source in list(self._sources):
-                held.enter_context(source.turn)
-            self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+        """Double the map. LMDB takes the old one away, and who reads there must have ended."""
+        self._end_sources()
+        self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+
+    def _end_sources(self) -> None:
+        for source in list(self._sources):
+            source.close()
 
     def _read(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
         long = (_unhashed(value) for _, value in self._cursor(transaction, _LONG_KEYS + table))
@@ -226,8 +228,7 @@ class Checkpoint:
             )
 
     def _close(self) -> None:
-        for source in list(self._sources):
-            source.close()  # LMDB must not be in use elsewhere when it is closed
+        self._end_sources()  # LMDB must not be in use elsewhere when it is closed
         if self._environment is not None:
             self._environment.close()
             self._environment = None
@@ -237,20 +238,20 @@ class Checkpoint:
 class CheckpointSource:
     """A read transaction: all tables as they are stored, long keys hashed, as of one moment.
 
-    `index` and `term` say where in the log that moment is; `turn` is held by who reads. Any thread may use it. It may end at any time, with the
-    checkpoint it belongs to: then calls raise `CheckpointFailed`.
+    `index` and `term` say where in the log that moment is. Any thread may use it. It may end at any time, when the
+    checkpoint it belongs to is closed or needs a larger map: then calls raise `CheckpointFailed`.
     """
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
         self._transaction = environment.begin()
-        self.turn = threading.Lock()
+        self._turn = threading.Lock()
         position = dict(self.read(_POSITION_TABLE)).get(_POSITION_KEY)
         self.index, self.term = _position(position)
 
     def tables(self) -> list[bytes]:
         """The names of all tables."""
-        with self.turn, self._open().cursor() as cursor:
+        with self._turn, self._open().cursor() as cursor:
             return list(cursor.iternext(values=False))
 
     def read(self, table: bytes) -> list[tuple[bytes, bytes]]:
@@ -259,7 +260,7 @@ class CheckpointSource:
 
     def items(self, table: bytes, after: bytes, count: int) -> list[tuple[bytes, bytes]]:
         """The next items, at most `count`, in the order of their keys, behind the key `after`, which may be empty."""
-        with self.turn:
+        with self._turn:
             transaction = self._open()
             try:
                 handle = self._environment.open_db(table, txn=transaction, create=False)
@@ -274,14 +275,14 @@ class CheckpointSource:
 
     def close(self) -> None:
         """Let go of the checkpoint; to be closed twice does no harm."""
-        with self.turn:
+        with self._turn:
             if self._transaction is not None:
                 self._transaction.abort()
                 self._transaction = None
 
     def _open(self) -> Any:
         if self._transaction is None:
-            raise CheckpointFailed("the checkpoint was closed while it was read")
+            raise CheckpointFailed("the checkpoint was closed, or grew, while it was read")
         return self._transaction
 
 
