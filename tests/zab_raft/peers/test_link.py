@@ -103,16 +103,18 @@ def test_pauses_differ_by_up_to_half() -> None:
     assert bench.pause_s() == 0.025
 
 
-def test_a_connection_makes_the_next_pause_short_again() -> None:
+@pytest.mark.parametrize(("lasted_s", "pause_s"), [(1.0, 0.05), (0.9, 0.4)])
+def test_a_connection_that_lasts_makes_the_next_pause_short_again(lasted_s: float, pause_s: float) -> None:
     bench = Bench()
-    for _ in range(5):
+    for _ in range(3):
         bench.fail()
         bench.pause_s()
     connection = bench.answer()
     assert bench.link.connected
+    bench.dialler.reactor.advance(lasted_s)
     connection.on_ended(True)
     assert not bench.link.connected
-    assert bench.pause_s() == 0.05
+    assert bench.pause_s() == pause_s
     assert bench.events.told == [("opened", 7), ("lost", 7, True)]
 
 

@@ -100,6 +100,25 @@ def test_a_member_that_comes_back_is_connected_again(loop: Loop, member: Make) -
     loop.run_until(lambda: first.handler.events.count(("closed", 2)) == 2)
 
 
+def test_a_member_is_found_by_the_name_of_its_host(loop: Loop, member: Make) -> None:
+    first, second = member(1), member(2)
+    names = loop.reactor.getThreadPool()
+    names.start()
+    first.peers.set_members({2: (2, f"localhost:{second.port}")}, 2)
+    loop.run_until(lambda: first.peers.connected(2))
+    names.stop()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", ""])
+def test_an_address_that_is_none_is_no_harm(loop: Loop, member: Make, address: str) -> None:
+    first, third = member(1), member(3)
+    connect(loop, first, third)
+    first.peers.set_members({2: (2, address), 3: (3, third.address)}, 3)
+    loop.settle()
+    assert first.peers.connected(3)
+    assert not first.peers.connected(2)
+
+
 def test_a_member_whose_address_changes_is_dialled_there(loop: Loop, member: Make) -> None:
     first, second = member(1), member(2)
     connect(loop, first, second)

@@ -108,7 +108,7 @@ def test_a_cut_frame_is_refused_or_another_one(framed: tuple[FrameKind, Any], da
 @given(RECORDS)
 def test_bytes_behind_a_record_are_refused(framed: tuple[FrameKind, Any]) -> None:
     if framed[0] in (FrameKind.RAFT, FrameKind.FORWARD):
-        with pytest.raises(JuteError, match="1 bytes behind"):
+        with pytest.raises(JuteError):
             decode_frame(payload_of(*framed) + b"\0")
 
 
@@ -136,11 +136,13 @@ def test_garbage_raises_nothing_but_jute_errors(garbage: Any) -> None:
     [
         (b"", "no frame begins with nothing"),
         (b"\x05", "no frame begins with 05"),
-        (b"\x01", "no message begins with nothing"),
-        (b"\x01\x0b", "no message begins with 0b"),
+        (b"\x01", "no frame begins with 01"),
+        (b"\x01\x0b", "no frame begins with 010b"),
+        (b"\x01\x04" + bytes(31), "a message of 33 bytes, 34 belong there"),
+        (b"\x01\x01" + bytes(51), "an append of 53 bytes"),
         (b"\x02" + Struct(">QI").pack(1, 2**32 - 1), "4294967295 items need at least 17179869180 bytes, 0 are left"),
-        (b"\x02" + Struct(">QII").pack(1, 1, 9) + b"12345678", "1 items of 9 bytes, 8 are left"),
-        (b"\x01\x01" + Struct(">6QI").pack(1, 2, 3, 4, 5, 6, 2**31), "items need at least"),
+        (b"\x02" + Struct(">QII").pack(1, 1, 9) + b"12345678", "1 items end at byte 26, their frame at byte 25"),
+        (b"\x01\x01" + Struct(">6QI").pack(1, 2, 3, 4, 5, 6, 2**31), "2147483648 entries need at least"),
         (b"\x01\x01" + Struct(">6QIQBI").pack(1, 2, 3, 4, 5, 6, 1, 7, 3, 0), "no entry has kind 3"),
     ],
 )

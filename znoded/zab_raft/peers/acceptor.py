@@ -87,16 +87,14 @@ class Acceptor(ServerFactory):
         self.random_bytes = random_bytes
         self._strangers: Counter[str] = Counter()
 
-    def buildProtocol(self, addr: IAddress | None) -> Incoming | None:
-        host = str(getattr(addr, "host", addr))
-        if self._strangers[host] >= STRANGERS_PER_HOST or self._strangers.total() >= STRANGERS_LIMIT:
-            self.refusals.add(host, host, "too many connections whose handshake is not done")
-            return None
+    def buildProtocol(self, addr: IAddress | None) -> Incoming:
         return Incoming(self)
 
     def arrived(self, connection: Incoming) -> None:
-        """A connection whose handshake is to be done."""
+        """A connection whose handshake is to be done, if there are not too many of them already."""
         self._strangers[connection.host] += 1
+        if self._strangers[connection.host] > STRANGERS_PER_HOST or self._strangers.total() > STRANGERS_LIMIT:
+            connection.refuse("too many connections whose handshake is not done")
 
     def known(self, connection: Incoming) -> None:
         """Its handshake is done, or it is closed."""

@@ -18,7 +18,7 @@ from znoded.zab_raft.peers.gate import Gate
 from znoded.zab_raft.peers.handshake import NONCE_BYTES, Dialing, Hello, Mistrusted, Purpose
 from znoded.zab_raft.peers.refusals import Refusals
 
-CONNECT_TIMEOUT_S = 2.0
+CONNECT_TIMEOUT_S = 1.0
 
 Connect = Callable[[str, Factory], Deferred[Any]]
 """Connects a protocol of the factory to "host:port", and fires with it."""

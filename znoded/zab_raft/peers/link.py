@@ -68,6 +68,7 @@ class Link:
         self._connection: Dialled | None = None
         self._dialling: Deferred[Any] | None = None
         self._pause: DelayedCall | None = None
+        self._opened_s = 0.0
         self._stopped = False
         self._reported_unreachable = False
 
@@ -114,7 +115,7 @@ class Link:
         connection.open(QUEUE_BYTES_LIMIT, ANSWER_BYTES_LIMIT, _no_answer)
         connection.on_ended = self._lost
         self._connection = connection
-        self._backoff.reset()
+        self._opened_s = self._dialler.reactor.seconds()
         self._reported_unreachable = False
         log.info("connected to member {number} at {address}", number=self.number, address=self.address)
         self._events.link_opened(self._raft_id)
@@ -137,6 +138,8 @@ class Link:
         self._connection = None
         if self._stopped:
             return
+        if self._dialler.reactor.seconds() - self._opened_s >= LONGEST_PAUSE_S:
+            self._backoff.reset()
         self._try_again()
         self._events.link_lost(self._raft_id, by_other)
 

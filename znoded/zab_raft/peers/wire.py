@@ -72,7 +72,13 @@ _ID = Struct(">Q")
 _APPEND = Struct(">6QI")
 _SNAPSHOT = Struct(">5Q")
 _CONFIGURATION = Struct(">?Q")
+_CODE_BYTES = 2
+"""Of the frame's kind and the message's code."""
+_APPEND_END = _CODE_BYTES + _APPEND.size
+_ENTRY_LEAST_BYTES = 13
+_RAFT = FrameKind.RAFT
 _KINDS = tuple(EntryKind)
+_kind_of = _KINDS.__getitem__
 _make_entry: Callable[[Iterable[Any]], Entry] = partial(tuple.__new__, Entry)
 
 
@@ -90,28 +96,17 @@ def encode_frame(kind: FrameKind, record: Any) -> bytes:
 
 def decode_frame(payload: bytes) -> tuple[FrameKind, FrameRecord]:
     """Kind and record of a frame without its length. Raises JuteError unless the bytes are exactly that."""
-    kind = _FRAME_KINDS.get(payload[:1])
+    decode = _MESSAGE_DECODERS.get(payload[:_CODE_BYTES])
+    if decode is not None:
+        return _RAFT, decode(payload)
+    kind = _OTHER_KINDS.get(payload[:1])
     if kind is None:
-        raise JuteError(f"no frame begins with {payload[:1].hex() or 'nothing'}")
-    reader = Reader(payload, 1)
-    record = _DECODERS[kind](reader)
-    if reader.remaining:
-        raise JuteError(f"{reader.remaining} bytes behind a frame of kind {kind.name}")
-    return kind, record
+        raise JuteError(f"no frame begins with {payload[:_CODE_BYTES].hex() or 'nothing'}")
+    return kind, _OTHER_DECODERS[kind](payload)
 
 
 def _encode_message(message: Message) -> list[bytes]:
     return _MESSAGE_ENCODERS[type(message)](message)
-
-
-def _decode_message(reader: Reader) -> Message:
-    code = reader.data[reader.position : reader.position + 1]
-    decode = _MESSAGE_DECODERS.get(code)
-    if decode is None:
-        raise JuteError(f"no message begins with {code.hex() or 'nothing'}")
-    reader.position += 1
-    message: Message = decode(reader)
-    return message
 
 
 def _encode_append(code: bytes, message: AppendRequest) -> list[bytes]:
@@ -124,19 +119,22 @@ def _encode_append(code: bytes, message: AppendRequest) -> list[bytes]:
     return [head, _entry_columns(count).pack(*terms, *kinds, *map(len, data)), *data]
 
 
-def _decode_append(reader: Reader) -> AppendRequest:
-    sender, to, term, previous_index, previous_term, commit, count = reader.unpack(_APPEND)
-    if not count:
-        return AppendRequest(sender, to, term, previous_index, previous_term, (), commit)
-    _check_count(reader, count, least_item_bytes=13)
-    heads = reader.unpack(_entry_columns(count))
+def _decode_append(payload: bytes) -> AppendRequest:
+    rest_bytes = len(payload) - _APPEND_END
+    if rest_bytes < 0:
+        raise JuteError(f"an append of {len(payload)} bytes")
+    sender, to, term, previous_index, previous_term, commit, count = _APPEND.unpack_from(payload, _CODE_BYTES)
+    if count * _ENTRY_LEAST_BYTES > rest_bytes:  # before anything is allocated for them
+        raise JuteError(f"{count} entries need at least {count * _ENTRY_LEAST_BYTES} bytes, {rest_bytes} are left")
+    columns = _entry_columns(count)
+    heads = columns.unpack_from(payload, _APPEND_END)
     kinds = heads[count : 2 * count]
-    if max(kinds) >= len(_KINDS):
+    if count and max(kinds) >= len(_KINDS):
         raise JuteError(f"no entry has kind {max(kinds)}")
-    data = _slices(reader, heads[2 * count :])
-    indexes = range(previous_index + 1, previous_index + 1 + count)
-    columns = zip(indexes, heads[:count], map(_KINDS.__getitem__, kinds), data, strict=True)
-    return AppendRequest(sender, to, term, previous_index, previous_term, tuple(map(_make_entry, columns)), commit)
+    data = _slices(payload, _APPEND_END + columns.size, heads[2 * count :])
+    first_index = previous_index + 1
+    rows = zip(range(first_index, first_index + count), heads[:count], map(_kind_of, kinds), data, strict=True)
+    return AppendRequest(sender, to, term, previous_index, previous_term, tuple(map(_make_entry, rows)), commit)
 
 
 def _encode_install(code: bytes, message: InstallSnapshot) -> list[bytes]:
@@ -145,9 +143,13 @@ def _encode_install(code: bytes, message: InstallSnapshot) -> list[bytes]:
     return [code, head, *_encode_configuration(snapshot.configuration)]
 
 
-def _decode_install(reader: Reader) -> InstallSnapshot:
+def _decode_install(payload: bytes) -> InstallSnapshot:
+    reader = Reader(payload, _CODE_BYTES)
     sender, to, term, index, snapshot_term = reader.unpack(_SNAPSHOT)
-    return InstallSnapshot(sender, to, term, Snapshot(index, snapshot_term, _decode_configuration(reader)))
+    configuration = _decode_configuration(reader)
+    if reader.remaining:
+        raise JuteError(f"{reader.remaining} bytes behind a snapshot")
+    return InstallSnapshot(sender, to, term, Snapshot(index, snapshot_term, configuration))
 
 
 def _encode_configuration(configuration: Configuration) -> list[bytes]:
@@ -179,40 +181,39 @@ def _encode_forward(forward: Forward) -> list[bytes]:
     return [_ID.pack(forward.term), _COUNT.pack(count), _lengths(count).pack(*map(len, commands)), *commands]
 
 
-def _decode_forward(reader: Reader) -> Forward:
+def _decode_forward(payload: bytes) -> Forward:
+    reader = Reader(payload, 1)
     (term,) = reader.unpack(_ID)
     (count,) = reader.unpack(_COUNT)
     _check_count(reader, count, _COUNT.size)
-    return Forward(term, _slices(reader, reader.unpack(_lengths(count))))
+    lengths = reader.unpack(_lengths(count))
+    return Forward(term, _slices(payload, reader.position, lengths))
 
 
 def _encode_change(change: Change) -> list[bytes]:
     return [_ID.pack(change.term), change.command]
 
 
-def _decode_change(reader: Reader) -> Change:
+def _decode_change(payload: bytes) -> Change:
+    reader = Reader(payload, 1)
     (term,) = reader.unpack(_ID)
-    return Change(term, _rest(reader))
+    return Change(term, payload[reader.position :])
 
 
 def _encode_tell(payload: bytes) -> list[bytes]:
     return [payload]
 
 
-def _rest(reader: Reader) -> bytes:
-    start, reader.position = reader.position, reader.end
-    return reader.data[start : reader.end]
+def _decode_tell(payload: bytes) -> bytes:
+    return payload[1:]
 
 
-def _slices(reader: Reader, lengths: Sequence[int]) -> list[bytes]:
-    """The next byte strings, of these lengths, one behind the other."""
-    size_bytes = sum(lengths)
-    if size_bytes > reader.remaining:
-        raise JuteError(f"{len(lengths)} items of {size_bytes} bytes, {reader.remaining} are left")
-    data, start = reader.data, reader.position
-    reader.position += size_bytes
+def _slices(payload: bytes, start: int, lengths: Sequence[int]) -> list[bytes]:
+    """The byte strings of these lengths, one behind the other, that the payload ends with."""
     ends = list(accumulate(lengths, initial=start))
-    return [data[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    if ends[-1] != len(payload):
+        raise JuteError(f"{len(lengths)} items end at byte {ends[-1]}, their frame at byte {len(payload)}")
+    return [payload[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
 
 
 def _check_count(reader: Reader, count: int, least_item_bytes: int) -> None:
@@ -241,8 +242,15 @@ def _encode_fixed(layout: Struct, code: bytes, message: Any) -> list[bytes]:
     return [code + layout.pack(*message)]
 
 
-def _decode_fixed(layout: Struct, make: Callable[[Iterable[Any]], Any], reader: Reader) -> Any:
-    return make(reader.unpack(layout))
+def _decode_fixed(layout: Struct, make: Callable[[Iterable[Any]], Any], payload: bytes) -> Any:
+    if len(payload) != _CODE_BYTES + layout.size:
+        raise JuteError(f"a message of {len(payload)} bytes, {_CODE_BYTES + layout.size} belong there")
+    return make(layout.unpack_from(payload, _CODE_BYTES))
+
+
+def _code(message: type[Any]) -> bytes:
+    """What the frame of such a message begins with, its kind aside."""
+    return bytes([_MESSAGES[message][0]])
 
 
 #: Message -> its code, and the layout of its fields if all of them are numbers and flags.
@@ -259,28 +267,27 @@ _MESSAGES: dict[type[Any], tuple[int, str]] = {
     ReadResponse: (10, ">5Q?"),
 }
 _MESSAGE_ENCODERS: dict[type[Any], Callable[[Any], list[bytes]]] = {
-    AppendRequest: partial(_encode_append, bytes([_MESSAGES[AppendRequest][0]])),
-    InstallSnapshot: partial(_encode_install, bytes([_MESSAGES[InstallSnapshot][0]])),
+    AppendRequest: partial(_encode_append, _code(AppendRequest)),
+    InstallSnapshot: partial(_encode_install, _code(InstallSnapshot)),
 }
-_MESSAGE_DECODERS: dict[bytes, Callable[[Reader], Any]] = {
-    bytes([_MESSAGES[AppendRequest][0]]): _decode_append,
-    bytes([_MESSAGES[InstallSnapshot][0]]): _decode_install,
+_MESSAGE_DECODERS: dict[bytes, Callable[[bytes], Any]] = {
+    bytes([_RAFT]) + _code(AppendRequest): _decode_append,
+    bytes([_RAFT]) + _code(InstallSnapshot): _decode_install,
 }
-for _class, (_code, _layout) in _MESSAGES.items():
+for _class, (_, _layout) in _MESSAGES.items():
     if _layout:
-        _MESSAGE_ENCODERS[_class] = partial(_encode_fixed, Struct(_layout), bytes([_code]))
-        _MESSAGE_DECODERS[bytes([_code])] = partial(_decode_fixed, Struct(_layout), _class._make)
+        _MESSAGE_ENCODERS[_class] = partial(_encode_fixed, Struct(_layout), _code(_class))
+        _MESSAGE_DECODERS[bytes([_RAFT]) + _code(_class)] = partial(_decode_fixed, Struct(_layout), _class._make)
 
-_FRAME_KINDS = {bytes([kind]): kind for kind in FrameKind}
 _ENCODERS: dict[FrameKind, Callable[[Any], list[bytes]]] = {
     FrameKind.RAFT: _encode_message,
     FrameKind.FORWARD: _encode_forward,
     FrameKind.CHANGE: _encode_change,
     FrameKind.TELL: _encode_tell,
 }
-_DECODERS: dict[FrameKind, Callable[[Reader], Any]] = {
-    FrameKind.RAFT: _decode_message,
+_OTHER_DECODERS: dict[FrameKind, Callable[[bytes], Any]] = {
     FrameKind.FORWARD: _decode_forward,
     FrameKind.CHANGE: _decode_change,
-    FrameKind.TELL: _rest,
+    FrameKind.TELL: _decode_tell,
 }
+_OTHER_KINDS = {bytes([kind]): kind for kind in _OTHER_DECODERS}
