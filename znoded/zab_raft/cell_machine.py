@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
+from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.replica import StateMachine
 from znoded.zab_raft.roster import Roster
@@ -22,13 +23,21 @@ class CellMachine(StateMachine, Protocol):
     """The calls that a member of a cell makes beside those of a lone one, all in the reactor's thread.
 
     `load` may come at any time: a snapshot from the leader took the place of the state, and of what had changed in it
-    since the last checkpoint. A change of the members reaches `apply_batch` as the command that is its context, alone.
-    Places in the log that hold nothing for the machine reach nobody, so that indexes leave gaps.
+    since the last checkpoint. What was proposed here and not applied may be in it, and comes to be applied once more.
+
+    A change of the members reaches `apply_batch` as the command that is its context, alone. Places in the log that hold
+    nothing for the machine reach nobody, so that indexes leave gaps.
     """
 
     @property
     def roster(self) -> Roster:
         """The members as of the last applied command; the founding ones if none has told of others."""
+
+    def load(self, read_table: ReadTable) -> Any:
+        """Become the state that these tables hold. While the member runs, a Deferred may be returned, that fires then.
+
+        Nothing is applied meanwhile. The tables are there until it fires.
+        """
 
     def found(self, roster: Roster) -> None:
         """The cell was founded with these members. A state may be loaded behind that."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
@@ -23,8 +23,8 @@ from znoded.zab_raft.candidacy import Candidacy
 from znoded.zab_raft.cell_directory import CellDirectory
 from znoded.zab_raft.cell_log import Readies, Restart
 from znoded.zab_raft.cell_machine import CellMachine
-from znoded.zab_raft.cell_start import Recovered, enter, load, recover
-from znoded.zab_raft.cell_state import Addresses, CellState
+from znoded.zab_raft.cell_start import Recovered, enter, recover
+from znoded.zab_raft.cell_state import Addresses, CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
 from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
 from znoded.zab_raft.core.conf_change import ConfChange
@@ -656,18 +656,24 @@ class CellReplica:
     def _send_snapshot(self, message: InstallSnapshot) -> Generator[Deferred[Any], Any, None]:
         """Stream the checkpoint as it is now, which may be newer than the one the core thought of."""
         try:
-            source: CheckpointSource = yield self._checkpointer.in_thread(self._store.source)
+            source, cell = yield self._checkpointer.in_thread(self._open_source)
         except CheckpointFailed as error:
             _log.error("{error}; member {member} has to wait for it", error=error, member=self._number(message.to))
             self.snapshot_finished(message.to, False)
             return
         node = self._running
-        cell = CellState.read(source.read)
-        if self._failed or cell is None or (node.role, node.term) != (Role.LEADER, message.term):
+        if self._failed or (node.role, node.term) != (Role.LEADER, message.term):
             source.close()
             return
         snapshot = Snapshot(source.index, source.term, cell.configuration)
         self._peers.send_snapshot(message._replace(snapshot=snapshot), source)
+
+    def _open_source(self) -> tuple[CheckpointSource, CellState]:
+        source = self._store.source()
+        cell = CellState.read(source.read)
+        if cell is None:
+            raise CheckpointFailed(f"the checkpoint of index {source.index} knows no cell")
+        return source, cell
 
     def _install(self, ready: Ready) -> None:
         """Put the snapshot's checkpoint in place, then begin the log anew behind it; a crash in between is no harm."""
@@ -678,9 +684,15 @@ class CellReplica:
             lambda _none: self._checkpointer.in_thread(self._store.install, arrival.path)
         ).addCallback(lambda _none: self._installed(ready)).addErrback(self._install_failed)
 
-    def _installed(self, ready: Ready) -> None:
-        self._cell = load(self._store, self._machine)
-        self._log_thread.append(Restart.behind(ready))
+    @inlineCallbacks
+    def _installed(self, ready: Ready) -> Generator[Deferred[Any], Any, None]:
+        """The machine takes its time, if it has a lot to load: nothing is applied or stored meanwhile."""
+        with self._store.reading() as read_table:
+            self._cell = read_cell(read_table)
+            self._machine.found(self._cell.founding_roster)
+            yield maybeDeferred(self._machine.load, read_table)
+        if not self._failed:
+            self._log_thread.append(Restart.behind(ready))
 
     def _install_failed(self, failure: Failure) -> None:
         self._fail(failure.value or RuntimeError("a snapshot could not be put in place"))

@@ -10,7 +10,7 @@ from znoded.zab_raft.cell_directory import CellDirectory
 from znoded.zab_raft.cell_log import CellLog
 from znoded.zab_raft.cell_machine import CellMachine
 from znoded.zab_raft.cell_recovery import CellRecovery
-from znoded.zab_raft.cell_state import CellState
+from znoded.zab_raft.cell_state import CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.core.messages import NOBODY, HardState
 from znoded.zab_raft.core.node import Node
@@ -54,7 +54,11 @@ def recover(
     random_below: Callable[[int], int],
 ) -> Recovered:
     """Bring the machine to the checkpoint, and the core to the log. Raises StorageError or OSError."""
-    cell = load(store, machine)
+    with store.reading() as read_table:
+        cell = read_cell(read_table)
+        machine.found(cell.founding_roster)
+        if store.index:
+            machine.load(read_table)
     recovery = CellRecovery(directory.log_path, store.index, store.term)
     if recovery.empty and directory.meta.initialised:
         raise LogDamaged(
@@ -68,18 +72,3 @@ def recover(
     directory.set_initialised()
     stored = recovery.stored(cell.configuration)
     return Recovered(cell, Node(directory.meta.raft_id, stored, HardState(*state), random_below, options), log)
-
-
-def load(store: Checkpoint, machine: CellMachine) -> CellState:
-    """Bring the machine to the checkpoint. Raises LogDamaged if that is none of a cell."""
-    with store.reading() as read_table:
-        cell = CellState.read(read_table)
-        if cell is None:
-            raise LogDamaged(
-                f"the checkpoint of index {store.index} knows no cell; remove this member from the cell, empty its "
-                "data directory and add it again"
-            )
-        machine.found(cell.founding_roster)
-        if store.index:
-            machine.load(read_table)
-    return cell

@@ -19,6 +19,7 @@ from znoded.jute.primitives import (
 )
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.configuration import Configuration
+from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.roster import Roster
 
@@ -74,6 +75,16 @@ class CellState(NamedTuple):
             Roster.decode(stored[_FOUNDING_ROSTER]),
             dict(Reader(stored[_ADDRESSES]).vector(_read_address, _LEAST_ADDRESS_BYTES) or ()),
         )
+
+
+def read_cell(read_table: ReadTable) -> CellState:
+    """What is in a checkpoint of a cell's member. Raises LogDamaged if it is none."""
+    cell = CellState.read(read_table)
+    if cell is None:
+        raise LogDamaged(
+            "the checkpoint knows no cell; remove this member from the cell, empty its data directory and add it again"
+        )
+    return cell
 
 
 def encode_configuration(configuration: Configuration) -> bytes:

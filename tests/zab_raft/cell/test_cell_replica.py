@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from tests.zab_raft.cell.cell import Cell, TestMember
+from tests.zab_raft.cell.journal import CellJournal
+from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.errors import Refused
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot
 from znoded.zab_raft.peers.wire import Forward, FrameKind
@@ -415,6 +418,29 @@ def test_l8_leader_that_never_heard_that_its_snapshot_arrived_goes_on_behind_it(
     cell[1].replica.snapshot_finished(3, delivered=False)
     cell.network.heal()
     cell.settle()
+    cell.check()
+
+
+def test_nothing_is_applied_while_the_machine_loads_a_snapshot(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(quick_path).start()
+    lag_behind_the_log(cell)
+    cell[3].start()
+    loaded: Deferred[None] = Deferred()
+    load = CellJournal.load
+
+    def load_slowly(journal: CellJournal, read_table: ReadTable) -> Deferred[None]:
+        return loaded.addCallback(lambda _none: load(journal, read_table))
+
+    monkeypatch.setattr(CellJournal, "load", load_slowly)
+    cell.run(1)
+    written = cell.write(1, 3)
+    cell.run(1)
+    assert cell[3].journal.applied == []
+    assert cell[1].replica.leads
+    loaded.callback(None)
+    cell.run_until(lambda: set(written) <= set(cell[3].journal.effects))
     cell.check()
 
 
