@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import MultiService, Service
@@ -17,7 +18,9 @@ from znoded.admin.site import admin_site
 from znoded.config import Config, ConfigError, load_toml, load_zoo_cfg, parse
 from znoded.exit import exit_in_failure
 from znoded.garbage_collection import GarbageCollection
+from znoded.server.cell_member import CellMember
 from znoded.server.member import Member
+from znoded.server.membership import told_members
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IListeningPort
@@ -60,8 +63,6 @@ class Options(usage.Options):
             self._load()
         except ConfigError as error:
             sys.exit(str(error))
-        if len(self.config.cell.members) > 1:
-            sys.exit("cell.members lists several members: this version can check such a configuration, but not run it")
 
     def _load(self) -> None:
         overrides: dict[str, object] = {}
@@ -101,7 +102,7 @@ class MemberService(Service):
         self._config = config
         self._reactor = reactor
         self._garbage = GarbageCollection(reactor)
-        self._member = Member(config, reactor)
+        self._member: Member = CellMember(config, reactor) if config.cell.members else Member(config, reactor)
         self._admin_port: IListeningPort | None = None
         self._starting: Deferred[None] | None = None
 
@@ -119,7 +120,11 @@ class MemberService(Service):
         """Health first, so that a long recovery can be watched; then the member."""
         if self._config.admin.listen:
             endpoint = serverFromString(self._reactor, self._config.admin.listen)
-            site = admin_site(self._member.words, self._garbage, self._member.back_up)
+            member = self._member
+            members = (
+                partial(told_members, self._config.member, member.cell) if isinstance(member, CellMember) else None
+            )
+            site = admin_site(self._member.words, self._garbage, self._member.back_up, members)
             self._admin_port = await endpoint.listen(site)
         await self._member.start()
         self._garbage.freeze()

@@ -259,7 +259,7 @@ def test_sessions_have_a_limit_that_counts_those_on_their_way() -> None:
     clients[0].established()
     clients[0].drop()
     returned = house.connect()
-    returned.shake(clients[0].session_id, clients[0].password)
+    returned.resume(clients[0].session_id, clients[0].password)
     assert returned.established() > 0
 
 

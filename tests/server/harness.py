@@ -30,8 +30,8 @@ class HandReplica:
         self.term = 1
         self.writable = True
         self._index = 0
-        self._attaches = 0
         self.collected: list[bytes] = []
+        self._drained: list[tuple[int, Deferred[None]]] = []
 
     def start(self) -> None:
         """There is nothing to recover."""
@@ -52,9 +52,29 @@ class HandReplica:
     def last_index(self) -> int:
         return self._index + len(self.collected)
 
-    def new_attach(self) -> int:
-        self._attaches += 1
-        return self.term << 32 | self._attaches
+    @property
+    def outstanding(self) -> int:
+        return len(self.collected)
+
+    @property
+    def outstanding_bytes(self) -> int:
+        return sum(map(len, self.collected))
+
+    def drained(self) -> Deferred[None]:
+        drained: Deferred[None] = Deferred()
+        self._drained.append((self.last_index, drained))
+        self._tell_drained()
+        return drained
+
+    def _tell_drained(self) -> None:
+        while self._drained and self._drained[0][0] <= self._index:
+            self._drained.pop(0)[1].callback(None)
+
+    def confirm_reads(self, then: Callable[[bool], None]) -> None:
+        then(True)
+
+    def propose_change(self, command: bytes) -> bool:
+        return self.propose([command])
 
     def commit(self, count: int | None = None) -> None:
         """Commit what was proposed, or the first `count` of it."""
@@ -63,6 +83,7 @@ class HandReplica:
         first_index = self._index + 1
         self._index += len(commands)
         self.machine.apply_batch(first_index, commands)
+        self._tell_drained()
         self._reactor.advance(0)
 
 
@@ -140,6 +161,11 @@ class Client:
     def shake(self, session_id: int = 0, password: bytes = bytes(16), timeout_ms: int = 10_000, zxid: int = 0) -> None:
         """Send the connect request."""
         self.send(frame(i4(0), i8(zxid), i4(timeout_ms), i8(session_id), string(password), b"\0"))
+
+    def resume(self, session_id: int, password: bytes, timeout_ms: int = 10_000) -> None:
+        """Take a session over, which the log has to decide."""
+        self.shake(session_id, password, timeout_ms)
+        self.house.replica.commit()
 
     def established(self) -> int:
         """Read the connect response: the timeout granted."""

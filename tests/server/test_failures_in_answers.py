@@ -43,7 +43,7 @@ def test_a_resumed_connection_is_not_kept_once_it_is_gone() -> None:
     owner = house.client()
     for _ in range(3):
         client = house.connect()
-        client.shake(owner.session_id, owner.password)
+        client.resume(owner.session_id, owner.password)
         client.established()
         client.drop()
     assert not house.member.delivery._to_flush

@@ -65,7 +65,7 @@ def test_id_and_password_bring_a_session_back(house: House) -> None:
     house.replica.commit()
     client.drop()
     again = house.connect()
-    again.shake(client.session_id, client.password, timeout_ms=6_000)
+    again.resume(client.session_id, client.password, timeout_ms=6_000)
     assert again.established() == 6_000
     assert (again.session_id, again.password) == (client.session_id, client.password)
     again.send(set_data(1, b"/e"))
@@ -94,7 +94,7 @@ def test_an_unknown_session_is_told_expired(house: House) -> None:
 def test_a_second_connection_takes_over(house: House) -> None:
     first = house.client()
     second = house.connect()
-    second.shake(first.session_id, first.password)
+    second.resume(first.session_id, first.password)
     assert first.transport.aborted
     assert second.established() == 10_000
 
@@ -191,7 +191,7 @@ def test_the_same_client_may_connect_again_and_again(house: House) -> None:
     client: Client = house.client()
     for _ in range(20):
         again = house.connect()
-        again.shake(client.session_id, client.password)
+        again.resume(client.session_id, client.password)
         again.established()
         client.drop()
         client = again

@@ -186,11 +186,12 @@ class TestAsking:
         assert refusal(client, asked_for) == ErrorCode.RECONFIG_IN_PROGRESS
 
     def test_a_newer_attach_begins_again(self, client: Client) -> None:
-        client.attach, client.sequence = client.attach + 1, 0
+        attach = client.attach
+        client.reconnect()
         assert asked(client.house.tree, command(client), False).request == REQUEST
         client.sequence = 1
         assert refusal(client, command(client)) == ErrorCode.RECONFIG_IN_PROGRESS
-        client.attach, client.sequence = client.attach - 2, 0
+        client.attach, client.sequence = attach, 0
         assert refusal(client, command(client)) == ErrorCode.RECONFIG_IN_PROGRESS
 
     @pytest.mark.parametrize("cut", [1, 8, 30])

@@ -10,7 +10,8 @@ from tests.jute.factory import i4, i8, string
 from tests.tree.world import CHILDREN, DELETED, EPHEMERAL, SECRET, Client, World
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
-from znoded.tree.sessions import session_password
+from znoded.tree.proposals import attach_session
+from znoded.tree.sessions import next_attach, session_password
 
 MOVED = ErrorCode.SESSION_MOVED
 
@@ -81,8 +82,9 @@ def test_an_expiry_is_refused_when_the_term_has_moved(house: World, client: Clie
 
 
 def test_an_expiry_is_refused_when_a_connection_took_the_session_over(house: World, client: Client) -> None:
+    decided_under = client.attach
     again = Client(house, client.id)
-    again.create(b"/a")
+    client.attach = decided_under
     assert house.expire(client) == MOVED
     assert house.expire(again) == 0
 
@@ -111,11 +113,26 @@ def test_a_refused_operation_counts_in_the_sequence(client: Client) -> None:
     assert client.create(b"/a") == b"/a"
 
 
-def test_the_old_connection_is_refused_once_the_new_one_has_written(house: World, client: Client) -> None:
-    again = Client(house, client.id)
+def test_the_old_connection_is_refused_once_the_new_one_is_there(house: World, client: Client) -> None:
     assert client.create(b"/before") == b"/before"
-    assert again.create(b"/a") == b"/a"
+    again = Client(house, client.id)
     assert client.create(b"/after") == MOVED
+    assert again.create(b"/a") == b"/a"
+
+
+def test_a_session_that_is_gone_is_not_taken_over(house: World, client: Client) -> None:
+    client.send(Op.CLOSE_SESSION, b"")
+    attach = next_attach(client.attach, 1)
+    assert house.apply(attach_session(house.now_ms, client.id, attach, 4000))[0] == ErrorCode.SESSION_EXPIRED
+
+
+def test_of_two_connections_the_later_attach_has_the_session(house: World, client: Client) -> None:
+    """Whatever order the log has them in; and the same one again changes nothing."""
+    first, second = next_attach(client.attach, 1), next_attach(client.attach, 2)
+    assert house.apply(attach_session(house.now_ms, client.id, second, 6000))[0] == 0
+    for refused in (first, second):
+        assert house.apply(attach_session(house.now_ms, client.id, refused, 4000))[0] == MOVED
+    assert (house.tree.sessions[client.id].attach, house.tree.sessions[client.id].timeout_ms) == (second, 6000)
 
 
 def test_a_new_connection_begins_at_one(house: World, client: Client) -> None:

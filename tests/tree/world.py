@@ -21,8 +21,19 @@ from znoded.tree import reads
 from znoded.tree.acl import OPEN_ACL, Identity
 from znoded.tree.commands import encode_command
 from znoded.tree.options import TreeOptions
-from znoded.tree.proposals import encode_identities, expire_session, new_session, new_term, sweep_node
+from znoded.tree.proposals import (
+    attach_session,
+    encode_identities,
+    expire_session,
+    new_session,
+    new_term,
+    sweep_node,
+)
+from znoded.tree.sessions import next_attach
 from znoded.tree.tree import Event, Tree
+
+MEMBER = 1
+TIMEOUT_MS = 10_000
 
 OPEN = OPEN_ACL
 EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL = (
@@ -53,7 +64,6 @@ class World:
         self.tree = Tree(options)
         self.log: list[bytes] = []
         self.now_ms = START_MS
-        self.attaches = 0
         self.begin_term(1)
 
     def apply(self, command: bytes) -> tuple[int, bytes]:
@@ -125,10 +135,12 @@ class Client:
         self.reconnect()
 
     def reconnect(self) -> None:
-        """Take the session over by a new connection."""
-        self.house.attaches += 1
-        self.attach = self.house.attaches
+        """Take the session over by a new connection, if there is a session."""
+        session = self.house.tree.sessions.get(self.id)
+        self.attach = next_attach(session.attach if session else 0, MEMBER)
         self.sequence = 0
+        if session:
+            assert self.house.apply(attach_session(self.house.now_ms, self.id, self.attach, TIMEOUT_MS)) == (0, b"")
 
     def send(self, op: int, record: bytes) -> tuple[int, bytes]:
         """Send a write: its error and its reply record."""

@@ -27,7 +27,7 @@ class AuthFailed(Exception):
 def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[Identity, ...]:
     """The identities that an auth request gives. Raises AuthFailed.
 
-    Beside ZooKeeper's schemes there is `reads`: it gives no identity but says how fresh the connection's reads must be.
+    Beside ZooKeeper's schemes there is `reads`, which gives no identity: see `reads_serializable`.
     """
     text = request.auth or b""
     if request.scheme == b"digest":
@@ -39,9 +39,13 @@ def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[I
     if request.scheme == b"reads":
         if text not in READ_MODES:
             raise AuthFailed("reads must be linearizable or serializable")
-        # One voter answers every read from what it has committed itself, so both modes are the same.
         return ()
     raise AuthFailed("its scheme must be digest, ip or reads")
+
+
+def reads_serializable(request: AuthRequest) -> bool | None:
+    """What an auth request says on how fresh the connection's reads must be; None if it is about something else."""
+    return request.auth == b"serializable" if request.scheme == b"reads" else None
 
 
 def require_room(held: tuple[Identity, ...], gained: tuple[Identity, ...], limit_bytes: int) -> None:

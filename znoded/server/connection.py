@@ -56,10 +56,11 @@ class ClientConnection(Protocol):
     """A client's connection. The watch table and the session tracker hold it as the watcher and the session's owner."""
 
     __slots__ = (
-        "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "attach", "host", "identities",
-        "identities_record", "in_line", "is_reading", "kept", "last_latency_ms", "last_op", "last_received",
+        "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "answered_sequence", "attach", "host",
+        "identities", "identities_record", "in_line", "is_read_only", "is_reading", "is_serializable", "kept", "last_latency_ms", "last_op", "last_received",
         "last_xid", "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl",
-        "sequence", "session_id", "state", "stats", "touched", "waiting_bytes", "writes_answered",
+        "sequence", "session_id", "state", "stats", "touched", "waiting_bytes", "waits_for_writes",
+        "writes_answered",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
@@ -68,15 +69,21 @@ class ClientConnection(Protocol):
         self.session_id = 0
         self.live: LiveSession | None = None
         self.attach = 0
-        self.sequence = 0
+        self.sequence = 0  # of its last write
+        self.answered_sequence = 0  # of the last one that was answered
         self.identities: tuple[Identity, ...] = ()
         self.identities_record = b""
         self.read_only_byte = False
+        #: Reads are answered with what is known here, without asking if that is the newest.
+        self.is_serializable = member.config.client.reads == "serializable"
+        #: Served by a member that is cut off: no writes.
+        self.is_read_only = False
         self.sasl: Any = None
         #: Requests received and not answered yet, oldest first. None until there was one, to keep idle sessions small.
         self.pending: deque[Waiting] | None = None
         #: The size of their records, those answered since the queue was empty included.
         self.waiting_bytes = 0
+        self.waits_for_writes = False  # a request that takes long comes when its writes are answered
         self.in_line = False  # its requests took long, and others have their turn
         #: Frames to send at the next flush.
         self.out: list[bytes] = []
@@ -180,14 +187,26 @@ class ClientConnection(Protocol):
         self._skip_bytes = size_bytes
         self._skip_xid = xid
 
-    def _take_kept(self) -> bytes:
-        data = bytes(self.kept or b"")
+    def take_kept(self, size_bytes: int) -> tuple[bytes, bytes]:
+        """The first `size_bytes` of what is kept, and the rest. Nothing is kept any more."""
+        kept = bytes(self.kept or b"")
         self.kept = None
-        return data
+        return kept[:size_bytes], kept[size_bytes:]
+
+    def serve_behind(self, data: bytes) -> None:
+        """Serve this, which came behind what was served just now, and read on."""
+        if data and self.is_stalled():
+            self.keep(bytes(self.kept or b"") + data)
+        elif data:
+            self.member.pipeline.serve([(self, data)])
+        self.go_on()
+
+    def _take_kept(self) -> bytes:
+        return self.take_kept(len(self.kept or b""))[0]
 
     def is_stalled(self) -> bool:
         """Whether nothing more may be read from this client for now."""
-        if self.state is OPENING or self._sender.blocked or self.in_line:
+        if self.state is OPENING or self._sender.blocked or self.in_line or self.waits_for_writes:
             return True
         if not self.pending:
             return False  # without a write of its own under way nothing would tell it to go on

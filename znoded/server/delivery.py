@@ -17,7 +17,7 @@ from znoded.jute.ops import Op, Perm
 from znoded.server.connection import OPEN, ClientConnection
 from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, notification_frame, reply_frame
 from znoded.tree.acl import Identity, allowed
-from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
+from znoded.tree.commands import ATTACH, DECIDED_RECONFIG, EXPIRY_SEQUENCE, HEAD
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
@@ -57,8 +57,7 @@ class Delivery:
             if watches and events:
                 self._notify(zxid)
             events.clear()
-            if command[OP_OFFSET] == 0xFF:
-                self._session_changed(command, session_id, attach, sequence, error)
+            if command[OP_OFFSET] == 0xFF and self._changed_session(command, session_id, attach, sequence, error):
                 continue
             live = find(session_id)
             if live is None or live.attach != attach:
@@ -67,8 +66,9 @@ class Delivery:
             if connection is None or connection.state is not OPEN:
                 continue
             if error == SESSION_MOVED:
-                connection.abort()
-                continue
+                if sequence > connection.answered_sequence:
+                    connection.abort()
+                continue  # or a repetition: a command goes to the next leader again until it is applied here
             pending = connection.pending
             if not pending:
                 continue
@@ -76,6 +76,7 @@ class Delivery:
             xid, _, connection.last_received = pending.popleft()
             connection.out.append(pack(REPLY_HEADER_BYTES + len(body), xid, zxid, error) + body)
             connection.out_bytes += REPLY_BYTES + len(body)
+            connection.answered_sequence = sequence
             connection.writes_answered += 1
             if not connection.touched:
                 connection.touched = True
@@ -85,7 +86,6 @@ class Delivery:
                     answer_waiting(connection)
                 except Exception:
                     self._failed(connection)
-        member.batch_applied(commands)
         self.flush()
 
     def _catch_up(self, command: bytes) -> None:
@@ -121,6 +121,9 @@ class Delivery:
                 count_answers(answered, latency_ms)
             if not connection.pending:
                 connection.waiting_bytes = 0
+                if connection.waits_for_writes:
+                    connection.waits_for_writes = False
+                    self._member.turns.wait(connection)
             try:
                 connection.flush()
                 if not connection.is_reading:
@@ -149,17 +152,21 @@ class Delivery:
                 if not watcher.touched:
                     self.flush_later(watcher)
 
-    def _session_changed(self, command: bytes, session_id: int, attach: int, sequence: int, error: int) -> None:
-        op = HEAD.unpack_from(command)[4]
+    def _changed_session(self, command: bytes, session_id: int, attach: int, sequence: int, error: int) -> bool:
+        """Whether this was about a session, and not about znodes."""
+        op: int = HEAD.unpack_from(command)[4]
         if op == Op.CREATE_SESSION and not error:
             self._member.handshake.session_created(session_id, attach)
+        elif op == ATTACH:
+            self._member.handshake.session_attached(session_id, attach, error)
         elif op == Op.CLOSE_SESSION and session_id in self._member.tree.sessions:
             # The decision to expire it was overtaken: somebody had come back for it.
             live = self._member.sessions.get(session_id)
-            if live is not None:
+            if live is not None and live.closing:
                 self._member.sessions.reopen([live])
         elif op == Op.CLOSE_SESSION:
             self._session_ended(session_id, attach, sequence, error)
+        return op != DECIDED_RECONFIG
 
     def _session_ended(self, session_id: int, attach: int, sequence: int, error: int) -> None:
         """Answer the client that closed its session; one whose session expired is closed mutely, as ZooKeeper does."""

@@ -6,15 +6,19 @@ Protocol facts 1.4 to 1.7 have the rules.
 from __future__ import annotations
 
 import hmac
+import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
+from znoded.jute.errors import ErrorCode
 from znoded.jute.frames import frame
 from znoded.jute.primitives import INT, JuteError, Reader
 from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
-from znoded.tree.proposals import new_session
-from znoded.tree.sessions import PASSWORD_BYTES
+from znoded.server.sessions import LiveSession
+from znoded.tree.proposals import attach_session, new_session
+from znoded.tree.sessions import PASSWORD_BYTES, next_attach
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
@@ -29,8 +33,8 @@ class Handshake:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        #: Connections whose new session is on its way through the log, by its id.
-        self._opening: dict[int, tuple[ClientConnection, int]] = {}
+        #: Connections that wait for a session, by its id and their attach: its command is on its way through the log.
+        self._opening: dict[tuple[int, int], ClientConnection] = {}
 
     def consume(self, connection: ClientConnection, data: bytes) -> bytes:
         """Take the first frame from `data`, and return the rest; or have it kept, until the frame is whole."""
@@ -68,9 +72,20 @@ class Handshake:
         self._connect(connection, request)
         return data[4 + length :]
 
-    def _connect(self, connection: ClientConnection, request: ConnectRequest) -> None:
+    def _connect(self, connection: ClientConnection, request: ConnectRequest, is_confirmed: bool = False) -> None:
+        """`is_confirmed`: all that was committed when the request came is applied here."""
         member = self._member
-        if not member.serving or request.last_zxid_seen > member.zxid:
+        if member.turns_clients_away and not (member.is_read_only and request.read_only):
+            connection.abort()
+            return
+        is_news = request.last_zxid_seen > member.zxid or (
+            request.session_id != 0 and request.session_id not in member.tree.sessions
+        )
+        if is_news and member.gate is not None and not is_confirmed and not member.is_read_only:
+            connection.state = State.OPENING
+            member.replica.confirm_reads(partial(self._confirmed, connection, request))
+            return
+        if request.last_zxid_seen > member.zxid:
             # A client that has seen more than this member knows must look for another; ZooKeeper closes without a word,
             # too.
             connection.abort()
@@ -79,10 +94,22 @@ class Handshake:
         config = member.config
         timeout_ms = min(max(request.timeout_ms, config.session_timeout_min_ms), config.session_timeout_max_ms)
         member.admission.leave_lobby(connection)
+        if member.is_read_only:
+            self._let_look(connection, request, timeout_ms)
+            return
         if request.session_id:
             self._resume(connection, request, timeout_ms)
         else:
             self._open(connection, timeout_ms)
+
+    def _confirmed(self, connection: ClientConnection, request: ConnectRequest, is_confirmed: bool) -> None:
+        if connection.state is not State.OPENING:
+            return
+        connection.state = State.NEW
+        if is_confirmed:
+            self._connect(connection, request, is_confirmed)
+        else:
+            connection.abort()
 
     def _open(self, connection: ClientConnection, timeout_ms: int) -> None:
         member = self._member
@@ -90,21 +117,19 @@ class Handshake:
             member.cut_off(connection, f"there are {len(member.sessions)} sessions already (limits.sessions)")
             return
         session_id = member.next_session_id()
-        if not member.propose(new_session(int(time.time() * 1000), session_id, member.new_attach(), timeout_ms, None)):
+        attach = next_attach(0, member.config.member)
+        if not member.propose(new_session(int(time.time() * 1000), session_id, attach, timeout_ms, None)):
             connection.abort()
             return
         connection.state = State.OPENING
-        self._opening[session_id] = connection, timeout_ms
+        self._opening[session_id, attach] = connection
 
     def session_created(self, session_id: int, attach: int) -> None:
-        """A new session came out of the log: watch over it, and let its client in if it is still there."""
+        """A new session came out of the log: watch over it, and let its client in if it waits here."""
         member = self._member
         session = member.tree.sessions[session_id]
-        member.sessions.add(session_id, session.timeout_ms, member.monotonic_ms(), attach)
-        connection, timeout_ms = self._opening.pop(session_id, (None, 0))
-        if connection is not None and connection.state is State.OPENING:
-            self._let_in(connection, session_id, timeout_ms)
-            member.delivery.flush_later(connection)
+        live = member.sessions.add(session_id, session.timeout_ms, member.monotonic_ms(), attach)
+        self._let_in(live, session.password)
 
     def _resume(self, connection: ClientConnection, request: ConnectRequest, timeout_ms: int) -> None:
         member = self._member
@@ -114,43 +139,72 @@ class Handshake:
         # session.
         password = request.password or b""
         if session is None or live is None or live.closing or not hmac.compare_digest(session.password, password):
-            self._respond(connection, 0, 0, bytes(PASSWORD_BYTES))
-            connection.finish()
+            self._turn_away(connection)
+            return
+        # What the session sent on its old connection takes effect before anything it sends on this one, or never.
+        live.attach_asked = attach = next_attach(max(session.attach, live.attach_asked), member.config.member)
+        if not member.propose(attach_session(int(time.time() * 1000), session.id, attach, timeout_ms)):
+            connection.abort()
+            return
+        connection.state = State.OPENING
+        self._opening[session.id, attach] = connection
+
+    def session_attached(self, session_id: int, attach: int, error: int) -> None:
+        """A connection, here or at another member, took a session over, or may not."""
+        member = self._member
+        live = member.sessions.get(session_id)
+        if error or live is None:
+            connection = self._opening.pop((session_id, attach), None)
+            if connection is not None and error == ErrorCode.SESSION_EXPIRED:
+                self._turn_away(connection)
+                member.delivery.flush_later(connection)
+            elif connection is not None:
+                connection.abort()  # another one was later; its client comes back, if it still wants the session
             return
         if live.connection is not None:
             live.connection.abort()
             live.connection = None
-        live.attach = member.new_attach()
-        member.sessions.renew(live, timeout_ms, member.monotonic_ms())
-        connection.state = State.OPENING
-        # What the session sent on its old connection takes effect before anything it sends on this one.
-        attach = live.attach
-        member.when_applied(lambda: self._resumed(connection, request.session_id, attach, timeout_ms))
+        session = member.tree.sessions[session_id]
+        live.attach = attach
+        member.sessions.renew(live, session.timeout_ms, member.monotonic_ms())
+        self._let_in(live, session.password)
 
-    def _resumed(self, connection: ClientConnection, session_id: int, attach: int, timeout_ms: int) -> None:
-        member = self._member
-        live = member.sessions.get(session_id)
-        if connection.state is not State.OPENING:
-            return
-        if live is None or live.attach != attach:
-            connection.abort()  # closed or taken over meanwhile; the client comes back and is told
-            return
-        self._let_in(connection, session_id, timeout_ms)
-        connection.flush()
-        connection.go_on()
+    def _turn_away(self, connection: ClientConnection) -> None:
+        """The session is gone, or never was this client's."""
+        self._respond(connection, 0, 0, bytes(PASSWORD_BYTES))
+        connection.finish()
 
-    def _let_in(self, connection: ClientConnection, session_id: int, timeout_ms: int) -> None:
-        member = self._member
-        live = member.sessions.get(session_id)
-        assert live is not None
+    def _let_in(self, live: LiveSession, password: bytes) -> None:
+        """Open the connection that asked for this hold of the session, if it is here and still there."""
+        connection = self._opening.pop((live.session_id, live.attach), None)
+        if connection is None or connection.state is not State.OPENING:
+            return
         live.connection = connection
         connection.live = live
-        connection.session_id = session_id
+        connection.session_id = live.session_id
         connection.attach = live.attach
         connection.state = State.OPEN
-        self._respond(connection, timeout_ms, session_id, member.tree.sessions[session_id].password)
+        self._respond(connection, live.timeout_ms, live.session_id, password)
+        self._member.delivery.flush_later(connection)
+
+    def _let_look(self, connection: ClientConnection, request: ConnectRequest, timeout_ms: int) -> None:
+        """Serve a client that asked for it with what is known here. It keeps its session if it has one."""
+        member = self._member
+        session = member.tree.sessions.get(request.session_id)
+        if session is not None and hmac.compare_digest(session.password, request.password or b""):
+            session_id, password = session.id, session.password
+        elif request.session_id:
+            self._turn_away(connection)
+            return
+        else:
+            session_id, password = member.next_session_id(), secrets.token_bytes(PASSWORD_BYTES)
+        connection.session_id = session_id
+        connection.is_read_only = True
+        connection.is_serializable = True
+        connection.state = State.OPEN
+        self._respond(connection, timeout_ms, session_id, password)
 
     def _respond(self, connection: ClientConnection, timeout_ms: int, session_id: int, password: bytes) -> None:
         """Answer in kind: an old client that sent no read-only byte must not get one."""
-        read_only = False if connection.read_only_byte else None
+        read_only = connection.is_read_only if connection.read_only_byte else None
         connection.put(frame(ConnectResponse(0, timeout_ms, session_id, password, read_only).encode()))

@@ -60,6 +60,8 @@ class Housekeeping:
             log.warn("the clock jumped by {gap_ms} ms; every session gets its full timeout again", gap_ms=gap_ms)
             member.sessions.grant_all(now_ms)
             return
+        if not member.ends_sessions:
+            return
         time_ms = int(time.time() * 1000)
         term = member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
@@ -70,6 +72,8 @@ class Housekeeping:
 
     def _sweep(self) -> None:
         member = self._member
+        if not member.ends_sessions:
+            return
         time_ms = int(time.time() * 1000)
         for path, mzxid, pzxid in sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND):
             if not member.propose(sweep_node(time_ms, path, mzxid, pzxid)):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.logger import Logger
 
 from znoded.config import Config
@@ -24,6 +23,7 @@ from znoded.server.listeners import Listeners
 from znoded.server.open_files import room_for_connections
 from znoded.server.pipeline import Pipeline
 from znoded.server.polling import SocketPoller
+from znoded.server.read_gate import ReadGate
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
 from znoded.server.turns import Turns
@@ -65,13 +65,52 @@ def tree_options(config: Config) -> TreeOptions:
     )
 
 
+class MemberReplica(Protocol):
+    """What a member needs of its replica; see `Replica`."""
+
+    writable: bool
+    directory: Any  # has `state_path` and `log_path`
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def last_index(self) -> int: ...
+
+    @property
+    def applied_index(self) -> int: ...
+
+    @property
+    def outstanding(self) -> int: ...
+
+    @property
+    def outstanding_bytes(self) -> int: ...
+
+    def start(self) -> Deferred[None] | None: ...
+
+    def stop(self) -> Deferred[None]: ...
+
+    def drained(self) -> Deferred[None]: ...
+
+    def propose(self, commands: list[bytes]) -> bool: ...
+
+    def propose_change(self, command: bytes) -> bool: ...
+
+    def confirm_reads(self, then: Callable[[bool], None]) -> None: ...
+
+    def backup(self, path: str) -> Deferred[None]: ...
+
+
 class Member:
-    """A member whose cell has one voter: itself.
+    """A member that stands alone, and what it has in common with one of a cell.
 
     `start` recovers and listens; `stop` drains, makes everything durable and closes.
     """
 
-    def __init__(self, config: Config, reactor: Any, make_replica: Callable[..., Replica] = Replica) -> None:
+    def __init__(self, config: Config, reactor: Any, make_replica: Callable[..., MemberReplica] = Replica) -> None:
         """`make_replica` is there for tests that drive the log by hand."""
         self.config = config
         self.limits = config.limits
@@ -92,10 +131,8 @@ class Member:
         self.listeners = Listeners(reactor)
         self.words = Words(Figures(self), config.words.allow)
         self._housekeeping = Housekeeping(self, reactor)
-        self._proposed = 0
-        self._applied = 0
-        self._outstanding_bytes = 0
-        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+        #: Where reads wait that another member could know better; None where there is no other member.
+        self.gate: ReadGate | None = None
         self._last_session_number = 0
 
     # ---- life
@@ -103,26 +140,38 @@ class Member:
     @inlineCallbacks
     def start(self) -> Any:
         """Recover what is on disk, then serve. Fails with the error that says what is in the way."""
-        self.replica.start()
-        self._applied = self._proposed = self._outstanding_bytes = 0  # what the log held was nobody's request
-        secret, options = secrets.token_bytes(SECRET_BYTES), tree_options(self.config)
-        self.propose(new_term(int(time.time() * 1000), self.replica.term, secret, options))
-        yield self._drained()
-        now_ms = self.monotonic_ms()
-        for session in self.tree.sessions.values():
-            # Nobody was heard while the member was down: every session gets its full timeout. Those that began in the
-            # log's tail are watched over already, but may have been taken over behind that.
-            live = self.sessions.get(session.id)
-            if live is None:
-                live = self.sessions.add(session.id, session.timeout_ms, now_ms, session.attach)
-            live.attach = session.attach
-        self.sessions.grant_all(now_ms)
+        yield maybeDeferred(self.replica.start)
+        yield self._begin()
+        self.track_sessions()
         self._housekeeping.start()
         self._leave_room_for_files()
         self.serving = True
         self.poller.start()
         yield self.listeners.open(self.config.client, self)
         log.info("serving {nodes} znodes, {sessions} sessions", nodes=len(self.tree.nodes), sessions=len(self.sessions))
+
+    def _begin(self) -> Deferred[None]:
+        """A member that is alone begins its term at once."""
+        self.propose(self.new_term())
+        return self.replica.drained()
+
+    def new_term(self) -> bytes:
+        """The command that begins a term of this member."""
+        secret, options = secrets.token_bytes(SECRET_BYTES), tree_options(self.config)
+        return new_term(int(time.time() * 1000), self.replica.term, secret, options)
+
+    def track_sessions(self) -> None:
+        """Watch over the sessions of a state that was recovered. Nobody was heard meanwhile: each has its full timeout.
+
+        Those that began in the log's tail are watched over already, but may have been taken over behind that.
+        """
+        now_ms = self.monotonic_ms()
+        for session in self.tree.sessions.values():
+            live = self.sessions.get(session.id)
+            if live is None:
+                live = self.sessions.add(session.id, session.timeout_ms, now_ms, session.attach)
+            live.attach = session.attach
+        self.sessions.grant_all(now_ms)
 
     @inlineCallbacks
     def stop(self) -> Any:
@@ -132,7 +181,7 @@ class Member:
         yield self.listeners.close()
         for connection in self.admission:
             connection.stop_reading()
-        self.when_applied(self._dismiss_clients)
+        self.replica.drained().addCallback(lambda _none: self._dismiss_clients())
         yield self.replica.stop()
         self._dismiss_clients()  # whose last writes a full disk did not take
         self.poller.stop()
@@ -151,12 +200,6 @@ class Member:
     def _dismiss_clients(self) -> None:
         for connection in self.admission:
             connection.finish()
-
-    def _drained(self) -> Deferred[None]:
-        """Fires when all that was proposed has been applied and its answers were sent."""
-        drained: Deferred[None] = Deferred()
-        self.when_applied(lambda: drained.callback(None))
-        return drained
 
     def _fatal(self, error: BaseException) -> None:
         """The log is lost: acknowledge nothing more and end the process, loudly."""
@@ -184,10 +227,6 @@ class Member:
         """The zxid of the last change applied here."""
         return self.tree.zxid
 
-    def new_attach(self) -> int:
-        """The number of a new hold of a connection on its session, above every earlier one."""
-        return self.replica.new_attach()
-
     def next_session_id(self) -> int:
         """A session id never used before: the member's number, 40 bits of the clock, 16 to count (protocol 1.6).
 
@@ -210,34 +249,15 @@ class Member:
     def propose_all(self, commands: list[bytes]) -> None:
         """Hand commands to the log, which must take some now."""
         self.replica.propose(commands)
-        self._proposed += len(commands)
-        self._outstanding_bytes += sum(map(len, commands))
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         """StateMachine: apply committed commands."""
         self.delivery.apply_batch(first_index, commands)
 
-    def batch_applied(self, commands: list[bytes]) -> None:
-        """These commands were applied and answered; what waited for them goes on."""
-        self._applied += len(commands)
-        self._outstanding_bytes -= sum(map(len, commands))
-        while self._behind and self._behind[0][0] <= self._applied:
-            try:
-                self._behind.popleft()[1]()
-            except Exception:
-                log.failure("what waited for a batch failed")
-
-    def when_applied(self, then: Callable[[], None]) -> None:
-        """Call `then` once everything proposed so far has been applied: at once, if it has."""
-        if self._applied >= self._proposed:
-            then()
-        else:
-            self._behind.append((self._proposed, then))
-
     @property
     def outstanding(self) -> int:
         """Writes proposed and not applied yet."""
-        return self._proposed - self._applied
+        return self.replica.outstanding
 
     def take_changes(self) -> Any:
         """StateMachine: what changed since the last checkpoint."""
@@ -256,6 +276,23 @@ class Member:
         """StateMachine: about how much a checkpoint would write now."""
         return self.tree.dirty_bytes
 
+    # ---- its part in a cell
+
+    @property
+    def ends_sessions(self) -> bool:
+        """Whether it is this member that decides which sessions were silent too long, and what is swept."""
+        return True
+
+    @property
+    def turns_clients_away(self) -> bool:
+        """Whether new clients are to look for another member."""
+        return not self.serving
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether only clients that asked for it are served, with what is known here, and no writes."""
+        return False
+
     # ---- limits
 
     def is_over_outstanding_limit(self, pending: int, pending_bytes: int) -> bool:
@@ -265,13 +302,13 @@ class Member:
             pending >= limits.outstanding_per_connection
             or pending_bytes >= limits.outstanding_bytes_per_connection
             or self.outstanding >= limits.outstanding
-            or self._outstanding_bytes >= limits.outstanding_bytes
+            or self.replica.outstanding_bytes >= limits.outstanding_bytes
         )
 
     def room_for_writes(self) -> tuple[int, int]:
         """How many writes, and how many bytes of them, all connections together may send before they have to wait."""
         limits = self.limits
-        return limits.outstanding - self.outstanding, limits.outstanding_bytes - self._outstanding_bytes
+        return limits.outstanding - self.outstanding, limits.outstanding_bytes - self.replica.outstanding_bytes
 
     def may_watch(self, connection: ClientConnection, count: int, paths_bytes: int) -> bool:
         """Whether a connection may set so many more watches, on paths of that length together."""

@@ -11,7 +11,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
@@ -24,6 +23,7 @@ from znoded.server import auth
 from znoded.server.answers import Answer, Answers
 from znoded.server.connection import NEW, OPEN, OPENING, OUTPUT_SLICE_BYTES, ClientConnection
 from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
+from znoded.server.read_gate import HELD_BYTES_LIMIT
 from znoded.server.sasl import SaslFailure
 from znoded.server.turns import TURN_S
 from znoded.tree.commands import HEAD
@@ -48,9 +48,20 @@ WRITES = frozenset(
     int(op)
     for op in (
         Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI,
-        Op.RECONFIG,
     )
 )  # fmt: skip
+
+#: What waits, in a cell, until it is known that nothing newer was committed elsewhere. `sync` does always.
+GATED = frozenset(
+    int(op)
+    for op in (
+        Op.EXISTS, Op.GET_DATA, Op.GET_ACL, Op.GET_CHILDREN, Op.GET_CHILDREN2, Op.SYNC, Op.MULTI_READ,
+        Op.GET_EPHEMERALS, Op.GET_ALL_CHILDREN_NUMBER,
+    )
+)  # fmt: skip
+NOTHING: frozenset[int] = frozenset()
+#: What a member that is cut off from the others cannot do.
+NOT_READ_ONLY = WRITES | {int(Op.SYNC), int(Op.RECONFIG)}
 
 #: Reads that can take long although their replies are short.
 COSTLY = frozenset(map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2)))
@@ -69,22 +80,28 @@ class Pipeline:
         self._outstanding_limit = member.limits.outstanding_per_connection
         self._outstanding_bytes_limit = member.limits.outstanding_bytes_per_connection
         self._frame_bytes = member.limits.frame_bytes
+        self._kept_bytes_limit = max(HELD_BYTES_LIMIT, 4 + self._frame_bytes)
         self._senders = {op: self._sender_of(answer) for op, answer in Answers(member).by_op.items()}
 
     # ---- the way in
 
-    def serve(self, received: Sequence[tuple[ClientConnection, bytes]]) -> None:
-        """Serve what each of these connections received just now; their answers are sent together, at the end."""
+    def serve(self, received: Sequence[tuple[ClientConnection, bytes]], confirmed: bool = False) -> None:
+        """Serve what each of these connections received; their answers are sent together, at the end.
+
+        `confirmed`: all that was committed when it was received is applied here. Else it was received just now.
+        """
         started = time.monotonic()
         now_ms = int(time.time() * 1000)
         member = self._member
-        takes_writes = member.replica.writable
+        takes_writes = member.replica.writable and not member.is_read_only
         room, room_bytes = member.room_for_writes()
         own_room, own_room_bytes = self._outstanding_limit, self._outstanding_bytes_limit
         nodes = self._tree.nodes
         acls = self._tree.acls
         zxid = self._tree.zxid
         frame_limit = self._frame_bytes
+        gate = member.gate
+        gated = NOTHING if gate is None or confirmed else GATED
         unpack = REQUEST.unpack_from
         unpack_int = INT.unpack_from
         pack = REPLY.pack
@@ -110,10 +127,13 @@ class Pipeline:
                     frame_end = position + 4 + length
                     if frame_end > end or not REQUEST_HEADER_BYTES <= length <= frame_limit:
                         break
+                    if op in gated and gate is not None and gate.keeps(connection, op):
+                        gate.hold(connection, data[position:])
+                        position = end
+                        break
                     if op in COSTLY and pending:
                         # What waits behind a write is answered in one go with it: several of these would take too long.
-                        connection.in_line = True
-                        member.when_applied(partial(member.turns.wait, connection))
+                        connection.waits_for_writes = True
                         break
                     requests += 1
                     if op in WRITES and takes_writes:
@@ -203,6 +223,8 @@ class Pipeline:
         """The part of `data` that is requests to be served now, with what was kept in front of it."""
         if connection.kept is not None:
             data = connection.joined(data)
+            if not data and len(connection.kept or b"") > self._kept_bytes_limit:
+                connection.stop_reading()
         if connection.state is NEW and data:
             data = self._member.handshake.consume(connection, data)
         if connection.state is OPENING and data:
@@ -231,7 +253,7 @@ class Pipeline:
             connection.keep(rest, REQUEST.size)
             return
         _, xid, op = REQUEST.unpack_from(rest)
-        known = op in WRITES or op in self._senders or op in (Op.AUTH, Op.SASL)
+        known = op in WRITES or op in self._senders or op in (Op.AUTH, Op.SASL, Op.RECONFIG)
         if not known or length > self._frame_bytes * OVERSIZED_FRAMES_READ:
             self._member.cut_off(
                 connection, f"sent a frame of {length} bytes, and limits.frame_bytes allows {self._frame_bytes}"
@@ -274,7 +296,7 @@ class Pipeline:
 
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         send = self._senders.get(op)
-        if send is not None:
+        if send is not None and not (op == Op.SYNC and self._member.is_read_only):
             self._in_turn(connection, PING_XID if op == Op.PING else xid, send, record)
         elif op == Op.AUTH:
             self._auth(connection, xid, record)
@@ -282,7 +304,11 @@ class Pipeline:
             self._sasl(connection, xid, record)
         elif op == Op.CLOSE_SESSION:
             self._close_session(connection, xid)
-        elif op in WRITES:
+        elif op == Op.RECONFIG and self._member.replica.writable and not self._member.is_read_only:
+            self._reconfig(connection, xid, record)
+        elif op in NOT_READ_ONLY and self._member.is_read_only:
+            self._refuse(connection, xid, ErrorCode.NOT_READ_ONLY)
+        elif op in WRITES or op == Op.RECONFIG:
             # The disk is full. No code stands for that; this one is known to every client and ends none's connection.
             self._refuse(connection, xid, ErrorCode.SYSTEM_ERROR)
         else:
@@ -346,6 +372,9 @@ class Pipeline:
             self._in_turn(connection, xid, _send_last, reply_frame(xid, 0, ErrorCode.AUTH_FAILED))
             return
         connection.add_identities(gained)
+        is_serializable = auth.reads_serializable(request)
+        if is_serializable is not None:
+            connection.is_serializable = is_serializable
         self._in_turn(connection, xid, _send, reply_frame(xid, 0, ErrorCode.OK))
 
     def _sasl(self, connection: ClientConnection, xid: int, record: bytes) -> None:
@@ -359,7 +388,22 @@ class Pipeline:
             return
         self._in_turn(connection, xid, _send, reply_frame(xid, 0, ErrorCode.OK, encode_buffer(answer)))
 
+    def _reconfig(self, connection: ClientConnection, xid: int, record: bytes) -> None:
+        """A write whose command the leader makes: it depends on who is connected to it."""
+        connection.waiting().append((xid, None, time.monotonic()))
+        connection.waiting_bytes += len(record)
+        connection.sequence += 1
+        identities = connection.identities_record
+        now_ms = int(time.time() * 1000)
+        head = HEAD.pack(
+            now_ms, connection.session_id, connection.attach, connection.sequence, Op.RECONFIG, len(identities)
+        )
+        self._member.replica.propose_change(head + identities + record)
+
     def _close_session(self, connection: ClientConnection, xid: int) -> None:
+        if connection.is_read_only:
+            self._in_turn(connection, xid, _send_last, reply_frame(xid, self._tree.zxid, ErrorCode.OK))
+            return
         if connection.live is None or not self._member.replica.writable:
             self._refuse(connection, xid, ErrorCode.SYSTEM_ERROR)
             return

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 class LiveSession:
     """What a member knows of a session beyond the replicated state."""
 
-    __slots__ = ("attach", "bucket_ms", "closing", "connection", "heard_ms", "session_id", "timeout_ms")
+    __slots__ = ("attach", "attach_asked", "bucket_ms", "closing", "connection", "heard_ms", "session_id", "timeout_ms")
 
     def __init__(self, session_id: int, timeout_ms: int, heard_ms: int, attach: int) -> None:
         self.session_id = session_id
         self.timeout_ms = timeout_ms
         self.heard_ms = heard_ms
         self.attach = attach
+        self.attach_asked = attach  # the greatest that a connection here asked for
         self.connection: ClientConnection | None = None
         self.closing = False
         self.bucket_ms = 0  # the one bucket whose entry for this session counts
@@ -69,6 +70,12 @@ class SessionTracker:
     def remove(self, session_id: int) -> LiveSession | None:
         """Forget a session that ended; its entry in a bucket is dropped when that comes due."""
         return self._sessions.pop(session_id, None)
+
+    def forget_all(self) -> None:
+        """The state they belong to was replaced by another."""
+        self._sessions.clear()
+        self._buckets.clear()
+        self._overdue.clear()
 
     def due(self, now_ms: int, limit: int) -> list[LiveSession]:
         """At most `limit` sessions whose time is up at `now_ms`. Each is marked closing and given out once."""

@@ -10,11 +10,11 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import Certificate
 from OpenSSL import SSL
-from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from znoded.config import TlsConfig
+from znoded.config import CellTlsConfig, TlsConfig
 from znoded.server.distinguished_name import rfc2253, subject_of
 
 log = Logger()
@@ -67,12 +67,12 @@ class ReloadingContext:
             log.info("read changed TLS files: {certificate}", certificate=self._config.certificate)
 
 
-def make_context(config: TlsConfig) -> SSL.Context:
+def make_context(config: TlsConfig, method: int = SSL.TLS_SERVER_METHOD) -> SSL.Context:
     """A context for TLS 1.2 and later. With a client CA, clients must show a certificate that it signed.
 
     Raises TlsFilesError.
     """
-    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    context = SSL.Context(method)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_cipher_list(CIPHERS)
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_TICKET)
@@ -87,6 +87,23 @@ def make_context(config: TlsConfig) -> SSL.Context:
         context.load_client_ca(os.fsencode(client_ca))
         context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT)
     return context
+
+
+@implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)
+class PeerContext:
+    """Makes the TLS side of each connection between members: both ends show a certificate that one CA signed."""
+
+    def __init__(self, config: CellTlsConfig) -> None:
+        """Raise TlsFilesError."""
+        self._context = make_context(TlsConfig((), config.certificate, config.private_key, config.ca), SSL.TLS_METHOD)
+
+    def clientConnectionForTLS(self, tlsProtocol: Any) -> SSL.Connection:
+        """The side that dials."""
+        return SSL.Connection(self._context, None)
+
+    def serverConnectionForTLS(self, tlsProtocol: Any) -> SSL.Connection:
+        """The side that is dialled."""
+        return SSL.Connection(self._context, None)
 
 
 def _check_private_key(path: str) -> None:

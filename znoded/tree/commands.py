@@ -6,6 +6,7 @@ The record is as the client sent it, without the request header. Beside the clie
 which the server never takes from a client:
 
     createSession     int timeout_ms, buffer password or null (then the cell's secret makes it)
+    ATTACH            int timeout_ms: from here on the session takes commands of this attach only
     closeSession      of sequence EXPIRY_SEQUENCE: long term; attach and term are those it was decided under
     deleteContainer   ustring path, long mzxid, long pzxid: those it was decided on
     NEW_TERM          long term, buffer cell secret (kept if there is none yet), buffer options (in force from here on)
@@ -29,6 +30,8 @@ NEW_TERM = -20
 #: A client's reconfig with what its leader made of it, and a leader's own word on who the members are.
 DECIDED_RECONFIG = -21
 SET_ROSTER = -22
+#: A connection takes a session over.
+ATTACH = -23
 #: The sequence of a closeSession that its client did not ask for.
 EXPIRY_SEQUENCE = -1
 

@@ -9,6 +9,7 @@ from znoded.jute.ops import Op
 from znoded.jute.primitives import Reader, encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
 from znoded.tree.acl import Identity
 from znoded.tree.commands import (
+    ATTACH,
     DECIDED_RECONFIG,
     EXPIRY_SEQUENCE,
     HEAD,
@@ -28,6 +29,11 @@ def new_session(time_ms: int, session: int, attach: int, timeout_ms: int, passwo
     """Create the session `session`. `password` is 16 bytes, or None: the one that the cell's secret makes."""
     record = encode_int(timeout_ms) + encode_buffer(password)
     return encode_command(time_ms, session, attach, 0, Op.CREATE_SESSION, b"", record)
+
+
+def attach_session(time_ms: int, session: int, attach: int, timeout_ms: int) -> bytes:
+    """Let a connection take a session over, with a timeout negotiated anew. `attach` is its `next_attach`."""
+    return encode_command(time_ms, session, attach, 0, ATTACH, b"", encode_int(timeout_ms))
 
 
 def expire_session(time_ms: int, session: int, attach: int, term: int) -> bytes:

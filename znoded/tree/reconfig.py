@@ -105,9 +105,7 @@ def is_decided(command: bytes) -> bool:
 
 def _is_next(session: Session, attach: int, sequence: int) -> bool:
     """Whether a command would be admitted now. One that would not was applied before, or comes out of turn."""
-    if attach == session.attach:
-        return sequence == session.sequence + 1
-    return attach > session.attach and sequence == 1
+    return attach == session.attach and sequence == session.sequence + 1
 
 
 def _show(tree: Tree, time_ms: int, roster: bytes, text: bytes) -> bytes:

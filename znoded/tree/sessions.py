@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 PASSWORD_BYTES = 16
+#: The low bits of an attach, which tell the member that the connection came to.
+MEMBER_BITS = 8
 #: The low bits of a session id, which count; the byte above them is the member's number.
 SESSION_NUMBER_BITS = 56
 
@@ -21,7 +23,7 @@ SESSION_NUMBER_BITS = 56
 class Session:
     """A session. `attach` grows each time a connection takes it over; `sequence` counts its commands within an attach.
 
-    `timeout_ms` is what was granted when it was created; `password` is the 16 bytes that open it.
+    `timeout_ms` is what was granted last; `password` is the 16 bytes that open it.
     """
 
     __slots__ = ("attach", "ephemerals", "id", "password", "sequence", "timeout_ms")
@@ -57,6 +59,15 @@ def session_number(session_id: int) -> int:
     return session_id & (1 << SESSION_NUMBER_BITS) - 1
 
 
+def next_attach(attach: int, member: int) -> int:
+    """What a connection to `member` takes a session over with, `attach` being the greatest known there.
+
+    No two members make the same one, and of two connections that want a session at the same time, the first or the
+    greater gets it.
+    """
+    return ((attach >> MEMBER_BITS) + 1) << MEMBER_BITS | member
+
+
 def session_password(cell_secret: bytes, session_id: int) -> bytes:
     """The password of a session of this cell: an HMAC of its id under the cell's secret."""
     return hmac.digest(cell_secret, LONG.pack(session_id), "sha256")[:PASSWORD_BYTES]
@@ -76,6 +87,20 @@ def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
     tree.dirty.sessions.add(session_id)
 
 
+def attach_session(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
+    """The internal op ATTACH. Refused if a connection with a later attach has the session, or this one has it."""
+    timeout_ms = Reader(record).int()
+    session = tree.sessions.get(session_id)
+    if session is None:
+        raise Refused(ErrorCode.SESSION_EXPIRED)
+    if attach <= session.attach:
+        raise Refused(ErrorCode.SESSION_MOVED)
+    session.attach = attach
+    session.sequence = 0
+    session.timeout_ms = timeout_ms
+    tree.dirty.sessions.add(session_id)
+
+
 def close_session(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
     """op closeSession, asked for by the client."""
     _end(tree, session)
@@ -88,8 +113,7 @@ def expire_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
     session = tree.sessions.get(session_id)
     if session is None:
         raise Refused(ErrorCode.SESSION_EXPIRED)
-    # A connection that has not written anything yet makes `attach` newer than what the tree knows: it was silent, too.
-    if term != tree.term or attach < session.attach:
+    if term != tree.term or attach != session.attach:
         raise Refused(ErrorCode.SESSION_MOVED)
     _end(tree, session)
 

@@ -18,6 +18,7 @@ from znoded.tree import tables
 from znoded.tree.acl import OPEN_ACL, Acls, Identity, allowed
 from znoded.tree.changes import RecentChanges
 from znoded.tree.commands import (
+    ATTACH,
     DECIDED_RECONFIG,
     EXPIRY_SEQUENCE,
     HEAD,
@@ -34,7 +35,7 @@ from znoded.tree.paths import name_bytes, names_bytes
 from znoded.tree.quota import Limits
 from znoded.tree.reconfig import CONFIG, decided_reconfig, reconfig, set_roster
 from znoded.tree.refusal import Refused
-from znoded.tree.sessions import Session, close_session, create_session, expire_session
+from znoded.tree.sessions import Session, attach_session, close_session, create_session, expire_session
 from znoded.tree.set_acl import set_acl
 from znoded.tree.set_data import set_data
 from znoded.tree.sweep import delete_container
@@ -132,7 +133,7 @@ class Tree:
             if session is None:
                 raise Refused(ErrorCode.SESSION_EXPIRED)
             if attach != session.attach or sequence != session.sequence + 1:
-                self._admit(session, attach, sequence)
+                raise Refused(ErrorCode.SESSION_MOVED)
             session.sequence = sequence
             self.dirty.sessions.add(session_id)
             body = act(self, time_ms, session, command[HEAD_BYTES:record_at], command[record_at:])
@@ -141,15 +142,6 @@ class Tree:
         except JuteError:
             return session_id, attach, sequence, ErrorCode.MARSHALLING_ERROR, b""
         return session_id, attach, sequence, 0, body
-
-    def _admit(self, session: Session, attach: int, sequence: int) -> None:
-        """Refuse a command that is not the next of its session, unless it is the first of a newer attach."""
-        if attach > session.attach:
-            session.attach = attach
-            session.sequence = 0
-            self.dirty.sessions.add(session.id)
-        if attach != session.attach or sequence != session.sequence + 1:
-            raise Refused(ErrorCode.SESSION_MOVED)
 
     # ---- rights
 
@@ -264,4 +256,5 @@ INTERNAL_OPS: Final[Mapping[int, InternalOp]] = {
     Op.DELETE_CONTAINER: delete_container,
     NEW_TERM: _new_term,
     SET_ROSTER: set_roster,
+    ATTACH: attach_session,
 }

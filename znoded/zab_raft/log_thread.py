@@ -110,9 +110,17 @@ class LogThread:
                 task()
             self._log.close()
         except BaseException as error:
-            self._call_in_reactor(self._on_fatal, error)
+            self._call_in_reactor(self._failed, error)
         finally:
-            self._call_in_reactor(self._stopped.callback, None)
+            self._call_in_reactor(self._ended)
+
+    def _failed(self, error: BaseException) -> None:
+        self._look()
+        self._on_fatal(error)
+
+    def _ended(self) -> None:
+        self._look()
+        self._stopped.callback(None)
 
     def _next(self) -> Callable[[], None] | None:
         """The next thing to do. While nothing else is, the next segment is made ready; at a full disk, now and then."""

@@ -29,15 +29,17 @@ class OwnProposals:
         self._original = original
         self._proposals: deque[Proposal] = deque()
         self._to_give = 0
+        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._proposals)
 
     def add(self, proposals: Iterable[Proposal]) -> None:
         """More was proposed."""
-        before = len(self._proposals)
-        self._proposals.extend(proposals)
-        self._to_give += len(self._proposals) - before
+        for proposal in proposals:
+            self._proposals.append(proposal)
+            self._to_give += 1
+            self.size_bytes += _size_bytes(proposal)
 
     def take(self) -> list[Proposal]:
         """All that the leader was not given yet; it counts as given from now on."""
@@ -58,8 +60,12 @@ class OwnProposals:
         head = proposals[0]
         for command in commands:
             if command == head or (head.__class__ is ChangeRequest and self._original(command) == head[0]):
-                proposals.popleft()
+                self.size_bytes -= _size_bytes(proposals.popleft())
                 if not proposals:
                     break
                 head = proposals[0]
         self._to_give = min(self._to_give, len(proposals))
+
+
+def _size_bytes(proposal: Proposal) -> int:
+    return len(proposal if isinstance(proposal, bytes) else proposal.command)

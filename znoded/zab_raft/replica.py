@@ -8,6 +8,7 @@ A cell of one voter: what is durable here is committed.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -103,16 +104,24 @@ class Replica:
         self._collected: list[bytes] = []
         self._is_syncing = False
         self._applied_term = 0
-        self._attaches = 0
+        self.outstanding_bytes = 0
+        self._drained: deque[tuple[int, Deferred[None]]] = deque()
         self._closed = False
         self._checkpointing: Deferred[None] = succeed(None)
         self._checkpoint_is_stuck = False
         self._checkpoint_pool = ThreadPool(0, 1, "checkpoint")
 
-    def new_attach(self) -> int:
-        """A number above all that any leader of this cell handed out before: (term, counter)."""
-        self._attaches += 1
-        return self.term << 32 | self._attaches
+    @property
+    def outstanding(self) -> int:
+        """How many of the commands that were proposed are not applied yet."""
+        return self.last_index + len(self._collected) - self.applied_index
+
+    def drained(self) -> Deferred[None]:
+        """Fires when all that was proposed so far is applied."""
+        drained: Deferred[None] = Deferred()
+        self._drained.append((self.applied_index + self.outstanding, drained))
+        self._tell_drained()
+        return drained
 
     def start(self) -> None:
         """Open the directory, bring the state machine to the end of the log, and begin a new term, durably.
@@ -140,10 +149,19 @@ class Replica:
         if not self.writable:
             return False
         self._collected += commands
+        self.outstanding_bytes += sum(map(len, commands))
         if not self._is_syncing:
             count = len(self._collected)
             self._submit(count if count < HALVED_COMMANDS else count // 2)
         return True
+
+    def confirm_reads(self, then: Callable[[bool], None]) -> None:
+        """Nobody else can have committed anything."""
+        then(True)
+
+    def propose_change(self, command: bytes) -> bool:
+        """A change of the members is a command like any other, which refuses it: there is only one."""
+        return self.propose([command])
 
     @inlineCallbacks
     def backup(self, path: str) -> Generator[Deferred[Any], Any, None]:
@@ -223,9 +241,15 @@ class Replica:
             self._log_failed(error)  # its state is not what the log says any more
             return
         self.applied_index = batch.last_index
+        self.outstanding_bytes -= sum(map(len, batch.commands))
         self._applied_term = batch.hard_state.term
         if self._machine.dirty_bytes >= self._options.checkpoint_bytes and not self._checkpoint_is_stuck:
             self._checkpoint()
+        self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        while self._drained and self._drained[0][0] <= self.applied_index:
+            self._drained.popleft()[1].callback(None)
 
     def _room_changed(self, has_room: bool) -> None:
         self.writable = has_room and not self._closed

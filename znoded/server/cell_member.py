@@ -1,0 +1,203 @@
+"""A member of a cell: what it does beside a member that stands alone.
+
+Any member serves clients: it hands their writes to the leader, waits with their reads until they are confirmed, and
+tells the leader whom it heard. Only the leader ends sessions and sweeps. A member that knows no leader for long sends
+its clients away, so that they look for another one, and serves those who are content to read what it knows.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from znoded.config import Config
+from znoded.config_values import read_secret
+from znoded.server.connection import ClientConnection
+from znoded.server.member import Member, storage_options
+from znoded.server.membership import (
+    CellRoster,
+    configured_roster,
+    founding_table,
+    plan_change,
+    refused_change,
+    roster_command,
+)
+from znoded.server.read_gate import ReadGate
+from znoded.server.tls import PeerContext
+from znoded.tree import reconfig
+from znoded.zab_raft.cell_machine import Refusal
+from znoded.zab_raft.cell_replica import CellOptions, CellReplica
+from znoded.zab_raft.core.conf_change import ConfChange
+from znoded.zab_raft.peers.identity import Identity
+from znoded.zab_raft.peers.peers import PeerHandler, Peers, Tls
+from znoded.zab_raft.roster import Roster
+
+log = Logger()
+
+#: A member tells its leader so many times in a tick whom it heard. The shortest session timeout is two ticks.
+REPORTS_PER_TICK = 4
+#: Without a leader for so many election timeouts, and a tick, a member sends its clients away.
+LEADERLESS_ELECTIONS = 3
+
+
+def cell_options(config: Config) -> CellOptions:
+    """The part of the configuration that the replica of a cell needs."""
+    roster = configured_roster(config)
+    cell = config.cell
+    return CellOptions(
+        storage=storage_options(config),
+        roster=roster,
+        table=founding_table(roster),
+        heartbeat_ms=cell.heartbeat_ms,
+        election_ms=cell.election_ms,
+        log_tail_bytes=cell.log_tail_bytes,
+    )
+
+
+def make_peers(config: Config, reactor: Any, identity: Identity, directory: str, handler: PeerHandler) -> Peers:
+    """The connections to the other members that a configuration describes."""
+    cell = config.cell
+    context = PeerContext(cell.tls) if cell.tls else None
+    return Peers(
+        reactor,
+        config.peer_listen,
+        cell.members[config.member].peer,
+        identity,
+        directory,
+        handler,
+        read_secret(cell.secret_file) if cell.secret_file else b"",
+        random.SystemRandom().random,
+        tls=Tls(context, context) if context else None,
+        snapshot_bytes_per_second=cell.snapshot_bytes_per_second,
+    )
+
+
+class CellMember(Member):
+    """One of the members of a cell."""
+
+    def __init__(self, config: Config, reactor: Any) -> None:
+        super().__init__(config, reactor, partial(_make_replica, config))
+        self.cell = cast(CellReplica, self.replica)
+        self.gate = ReadGate(reactor, self.pipeline, self.replica.confirm_reads)
+        self._roster = CellRoster(self.tree)
+        self._reporting = LoopingCall(self._report_sessions)
+        self._reporting.clock = reactor
+        self._last_report_ms = 0
+        self._leaderless_since_ms: int | None = self.monotonic_ms()
+        self._is_cut_off = False
+
+    def _begin(self) -> Deferred[None]:
+        """There may be no leader yet, and clients may come already."""
+        self._leaderless_since_ms = self.monotonic_ms()
+        self._reporting.start(self.config.tick_ms / 1000 / REPORTS_PER_TICK, now=False)
+        return succeed(None)
+
+    def stop(self) -> Any:
+        if self._reporting.running:
+            self._reporting.stop()
+        return super().stop()
+
+    # ---- its part in the cell
+
+    @property
+    def ends_sessions(self) -> bool:
+        return self.cell.leads
+
+    @property
+    def turns_clients_away(self) -> bool:
+        return not self.serving or self._is_cut_off
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.serving and self._is_cut_off
+
+    def _report_sessions(self) -> None:
+        """Tell the leader whose clients were heard since the last time; and see if there still is one."""
+        now_ms = self.monotonic_ms()
+        self._look_for_leader(now_ms)
+        if self.cell.leads or not self.cell.has_leader:
+            return
+        heard = [
+            connection.session_id
+            for connection in self.admission
+            if connection.live is not None and connection.live.heard_ms >= self._last_report_ms
+        ]
+        self._last_report_ms = now_ms
+        if heard:
+            self.cell.tell_leader(struct.pack(f">{len(heard)}q", *heard))
+
+    def told(self, member: int, payload: bytes) -> None:
+        """CellMachine: another member heard these sessions."""
+        now_ms = self.monotonic_ms()
+        count = len(payload) // 8
+        for session_id in struct.unpack(f">{count}q", payload[: 8 * count]):
+            live = self.sessions.get(session_id)
+            if live is not None:
+                live.heard_ms = now_ms
+
+    def _look_for_leader(self, now_ms: int) -> None:
+        if self.cell.has_leader:
+            self._leaderless_since_ms = None
+            return
+        if self._leaderless_since_ms is None:
+            self._leaderless_since_ms = now_ms
+        patience_ms = LEADERLESS_ELECTIONS * self.config.cell.election_ms + self.config.tick_ms
+        if not self._is_cut_off and now_ms - self._leaderless_since_ms > patience_ms:
+            self._is_cut_off = True
+            log.warn("There is no leader for {ms} ms: clients are sent away", ms=now_ms - self._leaderless_since_ms)
+            self._abort_clients(lambda connection: not connection.is_serializable)
+
+    def _abort_clients(self, are_meant: Callable[[ClientConnection], bool]) -> None:
+        for connection in self.admission:
+            if not connection.has_ended and are_meant(connection):
+                connection.abort()
+
+    # ---- CellMachine
+
+    @property
+    def roster(self) -> Roster:
+        return self._roster.present
+
+    def found(self, roster: Roster) -> None:
+        self._roster.found(roster)
+
+    def lead(self, term: int) -> list[bytes]:
+        log.info("This member leads in term {term}", term=term)
+        self.sessions.grant_all(self.monotonic_ms())
+        return [self.new_term(), roster_command(self.tree, int(time.time() * 1000))]
+
+    def leader_changed(self, leader: int, term: int) -> None:
+        if leader:
+            log.info("Member {leader} leads in term {term}", leader=leader, term=term)
+            self._leaderless_since_ms = None
+            if self._is_cut_off:
+                self._is_cut_off = False
+                self._abort_clients(lambda connection: connection.is_read_only)
+
+    def load(self, read_table: Callable[[bytes], Iterable[tuple[bytes, bytes]]]) -> None:
+        """CellMachine: a checkpoint, at the start or from the leader. Clients have to ask anew for what they watch."""
+        self._abort_clients(lambda _connection: True)
+        super().load(read_table)
+        self.sessions.forget_all()
+        self.track_sessions()
+
+    def plan_change(self, command: bytes) -> ConfChange | bytes:
+        return plan_change(self.tree, self.cell.configuration, command)
+
+    def refused_change(self, command: bytes, refusal: Refusal) -> bytes:
+        return refused_change(command, refusal)
+
+    def original(self, command: bytes) -> bytes:
+        return reconfig.original(command)
+
+
+def _make_replica(config: Config, reactor: Any, _storage: Any, member: Any, on_fatal: Any) -> CellReplica:
+    return CellReplica(reactor, cell_options(config), member, on_fatal, partial(make_peers, config, reactor))
