@@ -24,6 +24,7 @@ from znoded.zab_raft.peers.founding import (
 SAME = Blank(b"digest")
 TABLE = Table(b"digest", frozenset({1, 2, 3}), {number: f"host{number}:2888" for number in (1, 2, 3, 4)})
 WELCOME = Welcome(bytes(range(16)), 3, True, b"roster", {1: (1, "a:1"), 3: (3, "b:2")}, 3)
+LATER = WELCOME._replace(raft_id=4, founding=False)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,11 @@ WELCOME = Welcome(bytes(range(16)), 3, True, b"roster", {1: (1, "a:1"), 3: (3, "
         ),
         (3, {1: WELCOME}, Join(WELCOME)),
         (1, {2: SAME, 3: WELCOME}, Join(WELCOME)),
-        (3, {1: WELCOME, 2: Denied("you were wiped")}, Wait("member 2 says: you were wiped")),
+        (3, {1: WELCOME, 2: Denied(3, "you were wiped")}, Wait("member 2 says: you were wiped")),
+        (3, {1: LATER, 2: Denied(3, "you were wiped")}, Join(LATER)),
+        (3, {1: LATER, 2: WELCOME}, Join(LATER)),
+        (3, {1: WELCOME, 2: Denied(0, "you are not in the roster here yet")}, Join(WELCOME)),
+        (3, {1: SAME, 2: Denied(0, "you are not in the roster")}, Wait("member 2 says: you are not in the roster")),
     ],
 )
 def test_what_the_answers_mean(number: int, answers: dict[int, Answer], decision: object) -> None:
@@ -56,7 +61,7 @@ def test_a_cell_of_one_founds_itself() -> None:
 def test_two_cells_are_not_joined() -> None:
     decision = decide(3, TABLE, {1: WELCOME, 2: WELCOME._replace(cell=bytes(16))})
     assert isinstance(decision, Wait)
-    assert "the members do not agree on the cell" in decision.why
+    assert "the members are not of one cell: member 1 is of 0001" in decision.why
 
 
 @given(st.data())
@@ -73,7 +78,7 @@ def test_no_two_members_found_a_cell(data: st.DataObject) -> None:
 ADDRESSES = st.text(max_size=20)
 ANSWERS = st.one_of(
     st.builds(Blank, st.binary(max_size=32)),
-    st.builds(Denied, st.text(max_size=40)),
+    st.builds(Denied, st.integers(0, 2**40), st.text(max_size=40)),
     st.builds(
         Welcome,
         st.binary(min_size=16, max_size=16),

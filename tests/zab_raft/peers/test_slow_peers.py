@@ -16,7 +16,7 @@ from znoded.zab_raft.peers.gate import Gate
 from znoded.zab_raft.peers.handshake import Hello
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.incarnations import Incarnations
-from znoded.zab_raft.peers.outlet import Outlet, outlet_for
+from znoded.zab_raft.peers.outlet import Outlet, SocketOutlet, outlet_for
 from znoded.zab_raft.peers.refusals import LINES_LIMIT, PERIOD_S, Refusals
 
 OWN = Identity(bytes(range(16)), 1, 1, bytes(16))
@@ -119,3 +119,21 @@ def test_nothing_is_sent_on_a_connection_that_is_gone() -> None:
     transport.producer.stopProducing()
     assert not out.send(b"x")
     assert transport.value() == b""
+
+
+class FailingSocket:
+    def send(self, data: bytes) -> int:
+        raise BrokenPipeError
+
+
+class PlainTransport(StringTransport):
+    def getHandle(self) -> FailingSocket:
+        return FailingSocket()
+
+
+def test_a_socket_that_fails_ends_the_connection() -> None:
+    transport: Any = PlainTransport()  # type: ignore[no-untyped-call]
+    out = SocketOutlet(transport, 10)
+    out.send(b"x")
+    assert transport.disconnected
+    assert not out.send(b"y")

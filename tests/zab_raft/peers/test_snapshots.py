@@ -22,6 +22,8 @@ Tables = dict[bytes, dict[bytes, bytes]]
 
 TABLES = b"created", b"nodes", b"sessions"
 CONFIGURATION = Configuration.of([1, 2])
+MESSAGE = InstallSnapshot(1, 2, 3, Snapshot(5, 3, CONFIGURATION))
+BAD_CHUNK = encode_chunk(b"nodes", [(b"/a", b"1")])[:-1] + b"2"
 
 
 def filled(path: Path, nodes: int, index: int = 40, term: int = 3) -> Checkpoint:
@@ -217,6 +219,20 @@ def test_a_source_that_cannot_be_read_ends_the_stream(loop: Loop, pair: tuple[Me
     checkpoint.close()
 
 
+def test_a_member_whose_disk_fails_says_so(loop: Loop, pair: tuple[Member, Member], tmp_path: Path) -> None:
+    leader, lagging = pair
+    (tmp_path / "2" / "incoming").write_bytes(b"in the way")
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    with capturedLogs() as events:
+        leader.peers.send_snapshot(message(checkpoint), checkpoint.source())
+        loop.run_until(lambda: any("the snapshot cannot be stored in" in str(formatEvent(event)) for event in events))
+    (tmp_path / "2" / "incoming").unlink()
+    loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [True]
+    assert lagging.handler.arrived
+    checkpoint.close()
+
+
 def test_a_source_of_another_index_is_not_sent(pair: tuple[Member, Member], tmp_path: Path) -> None:
     checkpoint = filled(tmp_path / "state", nodes=1)
     other = message(checkpoint)._replace(snapshot=Snapshot(41, 3, CONFIGURATION))
@@ -334,6 +350,7 @@ def test_a_state_that_outgrows_its_map_gets_a_larger_one(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("frames", "reason"),
     [
+        ([encode_header(MESSAGE), BAD_CHUNK], "the checksum of a chunk does not match"),
         ([encode_part(Part.END)], "END where it does not belong in a snapshot"),
         ([b"\0\0\0\1\x09"], "no part of a snapshot begins with 09"),
         ([encode_header(InstallSnapshot(3, 2, 1, Snapshot(5, 1, CONFIGURATION)))], "a snapshot from 3"),
@@ -345,8 +362,12 @@ def test_a_stream_that_breaks_the_rules_is_refused(
     leader, lagging = pair
     with capturedLogs() as events:
         connection = loop.result_of(leader.peers._dialler.dial(Purpose.SNAPSHOT, 2, 2, lagging.address))
-        connection.open(1 << 20, 1 << 20, lambda payload: None)
-        for frame in frames:
-            connection.send(frame)
+        left = list(frames)
+
+        def send_next(answer: bytes = b"") -> None:
+            connection.send(left.pop(0))
+
+        connection.open(1 << 20, 1 << 20, send_next)
+        send_next()
         loop.run_until(lambda: any(reason in str(formatEvent(event)) for event in events))
     assert leader.peers.connected(2)

@@ -57,7 +57,8 @@ class Entering:
             self._asking[number] = self._dialler.dial(Purpose.ENTER, NO_RAFT_ID, number, address)
         for number, asking in list(self._asking.items()):
             asking.addCallback(partial(self._ask, number)).addErrback(partial(self._failed, number))
-        self._end_if_answered()
+        if not others:
+            self._end_round()
 
     def stop(self) -> None:
         """Ask no more."""
@@ -86,11 +87,7 @@ class Entering:
         self._over(number)
 
     def _over(self, number: int) -> None:
-        if self._asking.pop(number, None) is not None:
-            self._end_if_answered()
-
-    def _end_if_answered(self) -> None:
-        if not self._asking and self._call is not None:
+        if self._asking.pop(number, None) is not None and not self._asking:
             self._end_round()
 
     def _end_round(self) -> None:

@@ -1,8 +1,9 @@
 """How a blank member comes into a cell: who founds a new one, and who joins the one that is there. Pure.
 
-A blank member asks all others of its table, in rounds. If any says why it may not come in, it does not; if any welcomes
-it, it joins that cell. The lowest-numbered voter founds a new cell when a majority of the voters, itself included, is
-blank and has the same table.
+A blank member asks all others of its table, in rounds. If any welcomes it, it joins that cell, unless another one denies
+it the same raft id: each knows what it has seen, and one alone may have seen that the id belongs to a disk that was
+lost. The lowest-numbered voter founds a new cell when a majority of the voters, itself included, is blank and has the
+same table.
 """
 
 from __future__ import annotations
@@ -50,8 +51,12 @@ class Welcome(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """An answer: you may not come in, for this reason, which says what to do."""
+    """An answer: you may not come in, for this reason, which says what to do.
 
+    `raft_id` is what the answerer knows the member as; 0 if it is not in the roster there.
+    """
+
+    raft_id: int
     reason: str
 
 
@@ -61,6 +66,7 @@ ANSWER_BYTES_LIMIT = 1 << 20
 DIGEST_BYTES_LIMIT = 64
 
 _WELCOME = Struct(">16sQQ?I")
+_DENIED = Struct(">Q")
 _MEMBER = Struct(">QI")
 
 
@@ -75,7 +81,7 @@ def encode_answer(answer: Answer) -> bytes:
     if isinstance(answer, Blank):
         return bytes([_Kind.BLANK]) + answer.digest
     if isinstance(answer, Denied):
-        return bytes([_Kind.DENIED]) + answer.reason.encode()
+        return bytes([_Kind.DENIED]) + _DENIED.pack(answer.raft_id) + answer.reason.encode()
     head = _WELCOME.pack(answer.cell, answer.raft_id, answer.highest_id, answer.founding, len(answer.members))
     members = [
         _MEMBER.pack(raft_id, number) + encode_buffer(address.encode())
@@ -91,7 +97,8 @@ def decode_answer(payload: bytes) -> Answer:
         if kind == bytes([_Kind.BLANK]):
             return Blank(payload[1:])
         if kind == bytes([_Kind.DENIED]):
-            return Denied(payload[1:].decode())
+            (raft_id,) = reader.unpack(_DENIED)
+            return Denied(raft_id, payload[reader.position :].decode())
         if kind == bytes([_Kind.WELCOME]):
             return _decode_welcome(reader)
     except UnicodeDecodeError as error:
@@ -134,15 +141,15 @@ Decision = Found | Join | Wait
 
 def decide(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Decision:
     """What the answers of one round, by member number, mean for a blank member."""
-    for number, answer in sorted(answers.items()):
-        if isinstance(answer, Denied):
-            return Wait(f"member {number} says: {answer.reason}")
     welcomes = [answer for answer in answers.values() if isinstance(answer, Welcome)]
-    if len({(welcome.cell, welcome.raft_id) for welcome in welcomes}) > 1:
-        return Wait(f"the members do not agree on the cell: {_cells(answers)}")
-    if welcomes:
-        return Join(welcomes[0])
-    return _found(own_number, table, answers)
+    if len({welcome.cell for welcome in welcomes}) > 1:
+        return Wait(f"the members are not of one cell: {_cells(answers)}")
+    # A member that was removed and added again is known by its latest id to those that are up to date.
+    welcome = max(welcomes, key=lambda welcome: welcome.raft_id, default=None)
+    for number, answer in sorted(answers.items()):
+        if isinstance(answer, Denied) and (welcome is None or answer.raft_id >= welcome.raft_id):
+            return Wait(f"member {number} says: {answer.reason}")
+    return Join(welcome) if welcome else _found(own_number, table, answers)
 
 
 def _found(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Decision:
@@ -160,7 +167,7 @@ def _found(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Deci
 
 def _cells(answers: Mapping[int, Answer]) -> str:
     return ", ".join(
-        f"member {number} is in cell {answer.cell.hex()} and knows this one as {answer.raft_id}"
+        f"member {number} is of {answer.cell.hex()}"
         for number, answer in sorted(answers.items())
         if isinstance(answer, Welcome)
     )

@@ -35,7 +35,7 @@ from znoded.zab_raft.peers.founding import (
 )
 from znoded.zab_raft.peers.gate import Gate
 from znoded.zab_raft.peers.handshake import Hello, Purpose
-from znoded.zab_raft.peers.identity import Identity
+from znoded.zab_raft.peers.identity import NO_RAFT_ID, Identity
 from znoded.zab_raft.peers.incarnations import Incarnations
 from znoded.zab_raft.peers.link import Link
 from znoded.zab_raft.peers.refusals import Refusals
@@ -359,16 +359,13 @@ class Peers:
         connection.send(frame(encode_answer(answer)))
 
     def _answer_to(self, other: Identity) -> Answer:
-        own = self._gate.identity
-        if other.number == own.number:
-            return Denied(f"this is member {own.number} too; give each member a number of its own")
-        if own.blank:
+        if self._gate.identity.blank:
             return Blank(self._digest)
         welcome = self._handler.welcome(other.number)
         if welcome is None:
-            return Denied(f"member {other.number} is not in the cell; add it with reconfig")
+            return Denied(NO_RAFT_ID, f"member {other.number} is not in the cell; add it with reconfig")
         why = self._gate.why_not_incarnation(other, welcome.raft_id)
-        return Denied(why) if why else welcome
+        return Denied(welcome.raft_id, why) if why else welcome
 
     def _add_newcomer(self, raft_id: int, hello: Hello) -> None:
         """A member that this one has not heard of yet gets answers where it says it can be reached."""
