@@ -1,9 +1,9 @@
 """How a blank member comes into a cell: who founds a new one, and who joins the one that is there. Pure.
 
-A blank member asks all others of its table, in rounds. If any welcomes it, it joins that cell, unless another one denies
-it the same raft id: each knows what it has seen, and one alone may have seen that the id belongs to a disk that was
-lost. The lowest-numbered voter founds a new cell when a majority of the voters, itself included, is blank and has the
-same table.
+A blank member asks all others of its table, in rounds. If any welcomes it, it joins that cell, unless another denies it
+the same raft id: each knows what it has seen, and one alone may have seen that the id belongs to a disk that was lost.
+The lowest-numbered voter founds a new cell when a majority of the voters, itself included, is blank and has the same
+table.
 """
 
 from __future__ import annotations
