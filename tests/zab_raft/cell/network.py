@@ -184,4 +184,4 @@ class SimulatedPeers:
     def answer(self, number: int, table: Table) -> Answer:
         if self.identity.blank:
             return Blank(table.digest)
-        return self.handler.welcome(number) or Denied(f"there is no member {number}")
+        return self.handler.welcome(number) or Denied(0, f"there is no member {number}")
