@@ -9,8 +9,9 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 
-from znoded.zab_raft.peers.handshake import Purpose
+from znoded.zab_raft.peers.handshake import Purpose, Refused
 from znoded.zab_raft.peers.link import Link
 
 
@@ -95,6 +96,17 @@ def test_pauses_double_up_to_a_second() -> None:
         bench.fail()
         pauses.append(bench.pause_s())
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("failure", "count"), [(ConnectionRefusedError(), 1), (Refused("no"), 0)])
+def test_that_nobody_is_there_is_logged_once(failure: Exception, count: int) -> None:
+    """A refusal was logged where it was met."""
+    with capturedLogs() as events:
+        bench = Bench()
+        for _ in range(3):
+            bench.dialler.dials[-1].errback(failure)
+            bench.pause_s()
+    assert len(events) == count
 
 
 def test_pauses_differ_by_up_to_half() -> None:

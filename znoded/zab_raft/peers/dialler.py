@@ -15,7 +15,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from znoded.zab_raft.peers.connection import PeerConnection, address_of
 from znoded.zab_raft.peers.gate import Gate
-from znoded.zab_raft.peers.handshake import NONCE_BYTES, Dialing, Hello, Mistrusted, Purpose
+from znoded.zab_raft.peers.handshake import NONCE_BYTES, Dialing, Hello, Mistrusted, Purpose, Refused
 from znoded.zab_raft.peers.refusals import Refusals
 
 CONNECT_TIMEOUT_S = 1.0
@@ -61,6 +61,8 @@ def _endpoint(reactor: Any, host: str, port: int) -> Any:
 class Dialled(PeerConnection):
     """The dialler's end. `opened` fires with it when both sides are content, or fails; `on_ended` is called later on.
 
+    It fails with `Refused` if either side refused the other, which is logged then.
+
     `on_ended(by_other)` says who closed it.
     """
 
@@ -74,6 +76,7 @@ class Dialled(PeerConnection):
         self._number = number
         self._address = address
         self._replied = False
+        self._refusal: Refused | None = None
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -92,13 +95,14 @@ class Dialled(PeerConnection):
             self.opened.callback(self)
 
     def refused(self, reason: str) -> None:
+        self._refusal = Refused(reason)
         self._dialler.refusals.add(self.host, f"member {self._number} at {self._address}", reason)
 
     def ended(self, by_other: bool, why: str) -> None:
         if self.opened.called:
             self.on_ended(by_other)
         else:
-            self.opened.errback(ConnectionLost(why))
+            self.opened.errback(self._refusal or ConnectionLost(why))
 
     def _check(self, payload: bytes) -> None:
         gate = self._dialler.gate

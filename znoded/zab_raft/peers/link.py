@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from znoded.zab_raft.peers.connection import DelayedCall
 from znoded.zab_raft.peers.dialler import Dialled, Dialler
-from znoded.zab_raft.peers.handshake import Purpose
+from znoded.zab_raft.peers.handshake import Purpose, Refused
 
 log = Logger()
 
@@ -124,7 +124,7 @@ class Link:
         self._dialling = None
         if self._stopped:
             return
-        if not self._reported_unreachable:
+        if not self._reported_unreachable and not failure.check(Refused):
             self._reported_unreachable = True
             log.info(
                 "no connection to member {number} at {address}: {why}; it is tried again",
