@@ -10,7 +10,7 @@ from tests.zab_raft.pump import PumpReactor
 from znoded.zab_raft.candidacy import FIRST_DELAY_S, RANK_DELAY_S, Candidacy
 from znoded.zab_raft.cell_state import CellState, decode_configuration, encode_configuration
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.own_proposals import ChangeRequest, OwnProposals
+from znoded.zab_raft.own_proposals import ChangeRequest, OwnProposals, Proposal
 from znoded.zab_raft.retention import Retention
 from znoded.zab_raft.roster import Roster
 
@@ -53,7 +53,7 @@ def test_change_is_done_when_what_a_leader_made_of_it_is_applied() -> None:
 def test_own_proposals_give_each_that_is_not_applied_in_order(steps: list[tuple[str, int]]) -> None:
     own = OwnProposals(original)
     waiting: list[bytes] = []
-    given_to_leader: list[bytes] = []
+    given_to_leader: list[Proposal] = []
     count = 0
     for step, number in steps:
         if step == "a":
