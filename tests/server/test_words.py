@@ -84,6 +84,7 @@ class Server:
     connected: list[Connection] = field(default_factory=list)
     owned: list[tuple[int, list[bytes]]] = field(default_factory=list)
     connection_stats_resets: int = 0
+    lines_of_cell: str = ""
 
     def monotonic_ms(self) -> int:
         return 8_000
@@ -99,6 +100,9 @@ class Server:
 
     def counters(self) -> Iterable[tuple[str, int | float]]:
         return [("auth_failed_count", 2)]
+
+    def cell_lines(self) -> str:
+        return self.lines_of_cell
 
     def reset_connection_stats(self) -> None:
         self.connection_stats_resets += 1
@@ -260,6 +264,17 @@ def test_conf(words: Words) -> None:
         "dataLogSize=67109358\ntickTime=2000\nmaxClientCnxns=0\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n"
         "clientPortListenBacklog=-1\nserverId=1\n"
     )
+
+
+def test_conf_of_a_cells_member_tells_of_the_cell(words: Words, server: Server) -> None:
+    server.lines_of_cell = "electionAlg=3\n"
+    assert ask(words, b"conf").endswith("serverId=1\nelectionAlg=3\n")
+
+
+@pytest.mark.parametrize("mode, answer", [("leader", "rw"), ("read-only", "ro")])
+def test_isro_tells_who_may_write(words: Words, server: Server, mode: str, answer: str) -> None:
+    server.mode = mode
+    assert ask(words, b"isro") == answer
 
 
 def test_dirs(words: Words) -> None:

@@ -20,10 +20,12 @@ from twisted.logger import Logger
 
 from znoded.config import Config
 from znoded.config_values import read_secret
+from znoded.jute.primitives import Reader
 from znoded.server.connection import ClientConnection
 from znoded.server.member import Member, storage_options
 from znoded.server.membership import (
     CellRoster,
+    conf_lines,
     configured_roster,
     founding_table,
     plan_change,
@@ -118,6 +120,30 @@ class CellMember(Member):
     @property
     def is_read_only(self) -> bool:
         return self.serving and self._is_cut_off
+
+    def cell_counters(self) -> Iterable[tuple[str, int]]:
+        """Under ZooKeeper's names; who is synced, only the leader knows (protocol facts 1.7)."""
+        voters = len(self.roster.voters)
+        if not self.cell.leads:
+            return (("quorum_size", voters),)
+        others = [status for status in self.cell.members() if not status.leads]
+        synced = [status for status in others if not status.blocks]
+        followers = sum(status.phase == "voter" for status in synced)
+        return (
+            ("quorum_size", voters),
+            ("learners", sum(status.connected for status in others)),
+            ("synced_followers", followers),
+            ("synced_non_voting_followers", 0),
+            ("synced_observers", len(synced) - followers),
+            ("pending_syncs", sum(status.connected for status in others) - len(synced)),
+        )
+
+    def cell_lines(self) -> str:
+        raft_id = self.roster.raft_id(self.config.member)
+        if raft_id is None:
+            return ""
+        text = Reader(self.tree.nodes[reconfig.CONFIG]).buffer() or b""
+        return conf_lines(self.roster.members[raft_id], text)
 
     def _report_sessions(self) -> None:
         """Tell the leader whose clients were heard since the last time; and see if there still is one."""

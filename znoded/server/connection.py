@@ -20,6 +20,7 @@ from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from znoded.jute.ops import Op
 from znoded.server.auth import with_identities
 from znoded.server.sender import Sender, sender_for
 from znoded.server.stats import RequestStats
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
 
 #: Input is parsed until this much output has been made; then it is sent before more is parsed.
 OUTPUT_SLICE_BYTES = 256 * 1024
+
+
+WRITES = frozenset(
+    int(op)
+    for op in (
+        Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI,
+    )
+)  # fmt: skip
+NO_WRITES: frozenset[int] = frozenset()
 
 
 class State(IntEnum):
@@ -57,10 +67,10 @@ class ClientConnection(Protocol):
 
     __slots__ = (
         "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "answered_sequence", "attach", "host",
-        "identities", "identities_record", "in_line", "is_read_only", "is_reading", "is_serializable", "kept", "last_latency_ms", "last_op", "last_received",
-        "last_xid", "last_zxid", "live", "member", "out", "out_bytes", "pending", "port", "read_only_byte", "sasl",
-        "sequence", "session_id", "state", "stats", "touched", "waiting_bytes", "waits_for_writes",
-        "writes_answered",
+        "identities", "identities_record", "in_line", "is_read_only", "is_reading", "is_serializable", "kept",
+        "last_latency_ms", "last_op", "last_received", "last_xid", "last_zxid", "live", "member", "out", "out_bytes",
+        "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats", "touched",
+        "waiting_bytes", "waits_for_writes", "writes", "writes_answered",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
@@ -76,8 +86,10 @@ class ClientConnection(Protocol):
         self.read_only_byte = False
         #: Reads are answered with what is known here, without asking if that is the newest.
         self.is_serializable = member.config.client.reads == "serializable"
-        #: Served by a member that is cut off: no writes.
+        #: Served by a member that is cut off.
         self.is_read_only = False
+        #: The writes that may go to the log.
+        self.writes = WRITES
         self.sasl: Any = None
         #: Requests received and not answered yet, oldest first. None until there was one, to keep idle sessions small.
         self.pending: deque[Waiting] | None = None
@@ -151,6 +163,10 @@ class ClientConnection(Protocol):
         self.state = ENDED
         transport: Any = self.transport
         transport.abortConnection()
+
+    def forbid_writes(self) -> None:
+        """From now on it may read only."""
+        self.writes = NO_WRITES
 
     def add_identities(self, gained: tuple[Identity, ...]) -> None:
         """The client showed who else it is. Identities belong to the connection and are never taken away."""

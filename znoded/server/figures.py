@@ -10,6 +10,7 @@ from twisted.internet.address import IPv4Address, IPv6Address
 
 from znoded.config import Config
 from znoded.server.connection import ClientConnection
+from znoded.server.server_view import READ_ONLY
 from znoded.server.sessions import SessionTracker
 from znoded.server.stats import RequestStats
 from znoded.watches.table import Watches
@@ -44,7 +45,7 @@ class Figures:
 
     @property
     def mode(self) -> str:
-        return self._member.replica.mode
+        return READ_ONLY if self._member.is_read_only else self._member.replica.mode
 
     @property
     def zxid(self) -> int:
@@ -127,7 +128,12 @@ class Figures:
             ("connection_rejected", member.admission.rejected),
             ("sessionless_connections_expired", member.admission.overstayed_count),
             ("stale_sessions_expired", member.sessions.expired_count),
+            *member.cell_counters(),
         )
+
+    def cell_lines(self) -> str:
+        """What the word `conf` tells of the cell; nothing of a member that is alone."""
+        return self._member.cell_lines()
 
     def reset_connection_stats(self) -> None:
         """Zero the packet counts and latencies of every connection."""

@@ -18,7 +18,7 @@ from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
 from znoded.server.sessions import LiveSession
 from znoded.tree.proposals import attach_session, new_session
-from znoded.tree.sessions import PASSWORD_BYTES, next_attach
+from znoded.tree.sessions import PASSWORD_BYTES, attach_member, next_attach
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
@@ -162,12 +162,19 @@ class Handshake:
                 connection.abort()  # another one was later; its client comes back, if it still wants the session
             return
         if live.connection is not None:
-            live.connection.abort()
-            live.connection = None
+            self._part(live, live.connection, attach)
         session = member.tree.sessions[session_id]
         live.attach = attach
         member.sessions.renew(live, session.timeout_ms, member.monotonic_ms())
         self._let_in(live, session.password)
+
+    def _part(self, live: LiveSession, connection: ClientConnection, attach: int) -> None:
+        """The session goes on without this connection. One that another member took may read on, as in ZooKeeper."""
+        live.connection = None
+        connection.live = None
+        connection.forbid_writes()
+        if attach_member(attach) == self._member.config.member or connection.pending:
+            connection.abort()
 
     def _turn_away(self, connection: ClientConnection) -> None:
         """The session is gone, or never was this client's."""
@@ -200,6 +207,7 @@ class Handshake:
             session_id, password = member.next_session_id(), secrets.token_bytes(PASSWORD_BYTES)
         connection.session_id = session_id
         connection.is_read_only = True
+        connection.forbid_writes()
         connection.is_serializable = True
         connection.state = State.OPEN
         self._respond(connection, timeout_ms, session_id, password)

@@ -293,6 +293,14 @@ class Member:
         """Whether only clients that asked for it are served, with what is known here, and no writes."""
         return False
 
+    def cell_counters(self) -> Iterable[tuple[str, int]]:
+        """What `mntr` tells of the other members."""
+        return ()
+
+    def cell_lines(self) -> str:
+        """What `conf` tells of them."""
+        return ""
+
     # ---- limits
 
     def is_over_outstanding_limit(self, pending: int, pending_bytes: int) -> bool:

@@ -21,7 +21,7 @@ from znoded.jute.primitives import INT, JuteError, Reader, encode_buffer
 from znoded.jute.records import AuthRequest, SaslRequest
 from znoded.server import auth
 from znoded.server.answers import Answer, Answers
-from znoded.server.connection import NEW, OPEN, OPENING, OUTPUT_SLICE_BYTES, ClientConnection
+from znoded.server.connection import NEW, OPEN, OPENING, OUTPUT_SLICE_BYTES, WRITES, ClientConnection
 from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.read_gate import HELD_BYTES_LIMIT
 from znoded.server.sasl import SaslFailure
@@ -44,12 +44,8 @@ NODE_READS = frozenset((int(Op.GET_DATA), EXISTS))
 #: ends the connection, as Kazoo's own tests ask for 2 MiB at the default limit.
 OVERSIZED_FRAMES_READ = 2
 
-WRITES = frozenset(
-    int(op)
-    for op in (
-        Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI,
-    )
-)  # fmt: skip
+#: Writes whose commands are made of what the client sent, and all writes.
+CHANGES = WRITES | {int(Op.RECONFIG)}
 
 #: What waits, in a cell, until it is known that nothing newer was committed elsewhere. `sync` does always.
 GATED = frozenset(
@@ -61,7 +57,7 @@ GATED = frozenset(
 )  # fmt: skip
 NOTHING: frozenset[int] = frozenset()
 #: What a member that is cut off from the others cannot do.
-NOT_READ_ONLY = WRITES | {int(Op.SYNC), int(Op.RECONFIG)}
+NOT_READ_ONLY = CHANGES | {int(Op.SYNC)}
 
 #: Reads that can take long although their replies are short.
 COSTLY = frozenset(map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2)))
@@ -93,7 +89,7 @@ class Pipeline:
         started = time.monotonic()
         now_ms = int(time.time() * 1000)
         member = self._member
-        takes_writes = member.replica.writable and not member.is_read_only
+        takes_writes = member.replica.writable
         room, room_bytes = member.room_for_writes()
         own_room, own_room_bytes = self._outstanding_limit, self._outstanding_bytes_limit
         nodes = self._tree.nodes
@@ -118,6 +114,7 @@ class Pipeline:
                     data = self._to_serve(connection, data)
                 append = connection.out.append
                 pending = connection.pending
+                writes = connection.writes
                 position = requests = answered = made_bytes = 0
                 may_stall = False
                 turn_began = 0.0  # when the first request was served that can take long
@@ -136,7 +133,7 @@ class Pipeline:
                         connection.waits_for_writes = True
                         break
                     requests += 1
-                    if op in WRITES and takes_writes:
+                    if op in writes and takes_writes:
                         if pending is None:
                             pending = connection.pending = deque()
                         connection.sequence = sequence = connection.sequence + 1
@@ -253,7 +250,7 @@ class Pipeline:
             connection.keep(rest, REQUEST.size)
             return
         _, xid, op = REQUEST.unpack_from(rest)
-        known = op in WRITES or op in self._senders or op in (Op.AUTH, Op.SASL, Op.RECONFIG)
+        known = op in CHANGES or op in self._senders or op in (Op.AUTH, Op.SASL)
         if not known or length > self._frame_bytes * OVERSIZED_FRAMES_READ:
             self._member.cut_off(
                 connection, f"sent a frame of {length} bytes, and limits.frame_bytes allows {self._frame_bytes}"
@@ -296,7 +293,7 @@ class Pipeline:
 
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         send = self._senders.get(op)
-        if send is not None and not (op == Op.SYNC and self._member.is_read_only):
+        if send is not None and not (op == Op.SYNC and connection.is_read_only):
             self._in_turn(connection, PING_XID if op == Op.PING else xid, send, record)
         elif op == Op.AUTH:
             self._auth(connection, xid, record)
@@ -304,11 +301,13 @@ class Pipeline:
             self._sasl(connection, xid, record)
         elif op == Op.CLOSE_SESSION:
             self._close_session(connection, xid)
-        elif op == Op.RECONFIG and self._member.replica.writable and not self._member.is_read_only:
-            self._reconfig(connection, xid, record)
-        elif op in NOT_READ_ONLY and self._member.is_read_only:
+        elif op in NOT_READ_ONLY and connection.is_read_only:
             self._refuse(connection, xid, ErrorCode.NOT_READ_ONLY)
-        elif op in WRITES or op == Op.RECONFIG:
+        elif op in CHANGES and connection.live is None:
+            connection.abort()  # its session has moved on to another member
+        elif op == Op.RECONFIG and self._member.replica.writable:
+            self._reconfig(connection, xid, record)
+        elif op in CHANGES:
             # The disk is full. No code stands for that; this one is known to every client and ends none's connection.
             self._refuse(connection, xid, ErrorCode.SYSTEM_ERROR)
         else:

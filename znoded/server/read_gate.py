@@ -1,7 +1,7 @@
 """The read gate of a cell's member: a read waits until all that was committed before it arrived is applied here.
 
-One round of questions is with the leader, the next one collects meanwhile: the cost is for a round, not for a read. What
-a connection sends behind a read that waits, waits with it, so that its requests keep their order.
+One round of questions is with the leader, the next one collects meanwhile: the cost is for a round, not for a read.
+What a connection sends behind a read that waits, waits with it, so that its requests keep their order.
 """
 
 from __future__ import annotations

@@ -65,6 +65,10 @@ class SessionsView(Protocol):
         """Deadline on the monotonic clock in ms to the ids of the sessions that end then."""
 
 
+#: The mode of a member that is cut off from the others.
+READ_ONLY = "read-only"
+
+
 class ServerView(Protocol):
     """What the words tell of the server."""
 
@@ -120,6 +124,9 @@ class ServerView(Protocol):
 
     def counters(self) -> Iterable[tuple[str, int | float]]:
         """More lines for `mntr`: names without `zk_`."""
+
+    def cell_lines(self) -> str:
+        """What the word `conf` tells of the cell; nothing of a member that is alone."""
 
     def reset_connection_stats(self) -> None:
         """Zero the packet counts and latencies of every connection."""

@@ -19,7 +19,7 @@ from functools import cache
 import znoded
 from znoded.config_values import EVERY_WORD
 from znoded.jute.ops import Op
-from znoded.server.server_view import ConnectionView, ServerView
+from znoded.server.server_view import READ_ONLY, ConnectionView, ServerView
 
 #: The release of ZooKeeper whose protocol and texts these are: clients decide by it what they may ask.
 ZOOKEEPER_RELEASE = "3.9.5"
@@ -133,7 +133,9 @@ class Words:
     # ---- the server
 
     def _isro(self) -> str:
-        return "rw" if self._server.serving else "null"
+        if not self._server.serving:
+            return "null"
+        return "ro" if self._server.mode == READ_ONLY else "rw"
 
     def _srvr(self) -> str:
         return f"Zookeeper version: {version_text()}\n{self._counts()}"
@@ -188,19 +190,22 @@ class Words:
         server = self._server
         config = server.config
         state_bytes, log_bytes = server.directory_bytes()
-        return _lines(
-            clientPort=server.client_port,
-            secureClientPort=server.secure_client_port,
-            dataDir=os.path.join(config.data_dir, "state"),
-            dataDirSize=state_bytes,
-            dataLogDir=os.path.join(config.data_dir, "log"),
-            dataLogSize=log_bytes,
-            tickTime=config.tick_ms,
-            maxClientCnxns=config.limits.connections_per_address,
-            minSessionTimeout=config.session_timeout_min_ms,
-            maxSessionTimeout=config.session_timeout_max_ms,
-            clientPortListenBacklog=-1,
-            serverId=config.member,
+        return (
+            _lines(
+                clientPort=server.client_port,
+                secureClientPort=server.secure_client_port,
+                dataDir=os.path.join(config.data_dir, "state"),
+                dataDirSize=state_bytes,
+                dataLogDir=os.path.join(config.data_dir, "log"),
+                dataLogSize=log_bytes,
+                tickTime=config.tick_ms,
+                maxClientCnxns=config.limits.connections_per_address,
+                minSessionTimeout=config.session_timeout_min_ms,
+                maxSessionTimeout=config.session_timeout_max_ms,
+                clientPortListenBacklog=-1,
+                serverId=config.member,
+            )
+            + server.cell_lines()
         )
 
     def _envi(self) -> str:

@@ -68,6 +68,11 @@ def next_attach(attach: int, member: int) -> int:
     return ((attach >> MEMBER_BITS) + 1) << MEMBER_BITS | member
 
 
+def attach_member(attach: int) -> int:
+    """The member that the connection came to."""
+    return attach & (1 << MEMBER_BITS) - 1
+
+
 def session_password(cell_secret: bytes, session_id: int) -> bytes:
     """The password of a session of this cell: an HMAC of its id under the cell's secret."""
     return hmac.digest(cell_secret, LONG.pack(session_id), "sha256")[:PASSWORD_BYTES]
