@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from twisted.internet.defer import CancelledError
 from twisted.logger import LogEvent, capturedLogs, formatEvent
+from twisted.python.failure import Failure
 
 from tests.zab_raft.peers.loop import CELL, Loop, Member, connect, introduce, table_of
 from znoded.jute.frames import frame
@@ -332,6 +334,18 @@ def test_a_member_that_is_not_in_the_cell_waits_to_be_added(loop: Loop, member: 
     first.handler.roster = {4: welcome}
     loop.run_until(lambda: decided)
     assert decided == [Join(welcome)]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_member_that_waits_to_come_in_can_be_stopped(loop: Loop, member: Make, asked: bool) -> None:
+    second = member(2, cell=NO_CELL)
+    failures: list[Failure] = []
+    second.peers.enter_cell(table_of(member(1, cell=NO_CELL), second)).addErrback(failures.append)
+    if asked:
+        loop.run_until(lambda: second.peers._entering and second.peers._entering._why)
+    second.stop()
+    assert [failure.check(CancelledError) for failure in failures] == [CancelledError]
+    loop.settle()
 
 
 def test_two_members_with_one_number_do_not_make_a_cell(loop: Loop, member: Make) -> None:

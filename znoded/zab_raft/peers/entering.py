@@ -34,10 +34,10 @@ log = Logger()
 
 
 class Entering:
-    """Fires `decided` with `Found` or `Join`."""
+    """Fires `decided` with `Found` or `Join`, unless that is cancelled."""
 
     def __init__(self, dialler: Dialler, table: Table, random: Callable[[], float]) -> None:
-        self.decided: Deferred[Decision] = Deferred()
+        self.decided: Deferred[Decision] = Deferred(lambda _: self.stop())
         self._dialler = dialler
         self._number = dialler.gate.identity.number
         self._table = table

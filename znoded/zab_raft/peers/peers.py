@@ -169,7 +169,7 @@ class Peers:
         """Close everything; nothing is told to the handler from here on."""
         self._stopped = True
         if self._entering is not None:
-            self._entering.stop()
+            self._entering.decided.cancel()
         for link in self._links.values():
             link.stop()
         self._links.clear()
@@ -185,7 +185,10 @@ class Peers:
         return closed.addCallback(self._stop_pools)
 
     def enter_cell(self, table: Table) -> Deferred[Decision]:
-        """For a blank member: ask the others until it is clear that it is to `Found` a cell or to `Join` one."""
+        """For a blank member: ask the others until it is clear that it is to `Found` a cell or to `Join` one.
+
+        It can be cancelled, and is by `stop`.
+        """
         self._digest = table.digest
         self._entering = Entering(self._dialler, table, self._random)
         self._entering.start()
