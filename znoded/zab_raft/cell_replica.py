@@ -636,7 +636,7 @@ class CellReplica:
     # ---- checkpoints and snapshots
 
     def _next_increment(self) -> Increment | None:
-        snapshot = None if self._writer.is_installing else self._running.snapshot()
+        snapshot = self._running.snapshot()
         if snapshot is None or snapshot.index <= self._store.index:
             return None
         return Increment(snapshot, self._cell.changes())

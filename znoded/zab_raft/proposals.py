@@ -54,13 +54,15 @@ class Proposals:
             self._waiting.extend(proposals)
 
     def hand_over(self, node: Node, send: Send) -> None:
-        """Give the leader what was proposed here; this member itself, once it takes proposals."""
+        """Give the leader what was proposed here; this member itself, once it takes proposals.
+
+        What does not go through is given again when there is a connection.
+        """
         if self.leads(node):
             self._waiting.extend(self.own.take())
         elif node.role is not Role.LEADER and node.leader != NOBODY:
             for kind, record in _frames(node.term, self.own.take()):
                 if not send(node.leader, kind, record):
-                    self.own.give_again()  # when there is a connection
                     return
 
     def propose(self, node: Node) -> None:

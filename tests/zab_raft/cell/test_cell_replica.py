@@ -126,6 +126,20 @@ def test_forwarded_commands_that_a_broken_connection_lost_are_forwarded_again(qu
     cell.check()
 
 
+def test_forwarded_commands_that_were_on_the_way_are_forwarded_again(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    cell.settle()
+    cell.network.sent.clear()
+    written = cell.propose(2, 5)
+    cell.run(0.001)
+    assert any(kind is FrameKind.FORWARD for *_, kind, _record in cell.network.sent)
+    cell.network.cuts.add((2, 1))
+    cell.run(0.05)
+    cell.network.heal()
+    cell.run_until(lambda: set(written) <= set(cell[2].journal.effects), seconds=0.5)
+    cell.check()
+
+
 def test_frames_for_an_earlier_leadership_are_left_out(quick_path: Path) -> None:
     cell = Cell(quick_path).start()
     cell.elect(2)
@@ -295,11 +309,15 @@ def test_reads_of_one_turn_are_one_request(quick_path: Path) -> None:
 def test_leader_that_stops_hands_its_leadership_over(quick_path: Path) -> None:
     cell = Cell(quick_path).start()
     written = cell.propose(1, 10)
+    cell.run(0.01)
+    for number in (2, 3):
+        cell[number].journal.leaders.clear()
     begun = cell.reactor.seconds()
     cell[1].stop()
     assert set(written) <= set(cell[1].journal.effects)
     cell.run_until(lambda: any(each.replica.leads for each in cell.running), seconds=0.2)
     assert cell.reactor.seconds() - begun < 1
+    assert (0, 1) not in cell[2].journal.leaders + cell[3].journal.leaders  # nobody lost it before there was another
     assert not cell[1].replica.propose([b"1 99 "])
     cell.check()
 
@@ -397,12 +415,15 @@ def test_own_commands_that_came_with_a_snapshot_are_done(quick_path: Path) -> No
     written = cell.propose(3, 2)
     cell.run_until(lambda: set(written) <= set(cell[1].journal.effects))
     cell.network.cut(3)
-    cell[3].replica._proposals.own.add(written)  # as if they had not been applied yet
+    own = cell[3].replica._proposals.own
+    own.add(written)  # as if they had not been applied yet
+    own.take()
     for _ in range(8):
         cell.write(1, 3, size_bytes=9_000)
         for other in (1, 2):
             cell.checkpoint(other)
-    cell.network.heal()
+    assert cell[3].replica.leader == 1
+    cell.network.cuts.clear()
     cell.run_until(lambda: cell[3].journal.loads == 1)
     cell.run_until(lambda: not cell[3].replica.outstanding)
     cell.check()
