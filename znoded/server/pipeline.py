@@ -199,8 +199,8 @@ class Pipeline:
                     connection.last_xid = xid
                     connection.stats.packets_received += requests
                     self._stats.packets_received += requests
-                    if connection.live is not None:
-                        connection.live.heard_ms = int(started * 1000)  # any request keeps the session alive
+                if connection.live is not None and (requests or connection.kept is not None):
+                    connection.live.heard_ms = int(started * 1000)  # any request keeps the session alive
                 if position != end:
                     if commands:
                         self._hand_over(commands)
@@ -213,6 +213,8 @@ class Pipeline:
                 connection.abort()
         if commands:
             self._hand_over(commands)
+        if gate is not None:
+            gate.ask()
         if to_settle:
             self._settle(to_settle, started)
 

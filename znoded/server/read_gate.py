@@ -43,12 +43,12 @@ class ReadGate:
         return op == SYNC or not connection.is_serializable
 
     def hold(self, connection: ClientConnection, data: bytes) -> None:
-        """Have `data`, and what the connection sends behind it, served when it is confirmed."""
+        """Have `data`, and what the connection sends behind it, served when it is confirmed. `ask` has to follow."""
         connection.keep(data, UNTIL_CONFIRMED)
         self._collecting.append(connection)
-        self._ask()
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Begin the next round with all that is held, unless one is under way."""
         if self._collecting and not self._asked:
             self._asked = [(connection, len(connection.kept or b"")) for connection in self._collecting]
             self._collecting = []
@@ -64,4 +64,4 @@ class ReadGate:
         self._pipeline.serve([(connection, data) for connection, data, _ in confirmed], confirmed=True)
         for connection, _, rest in confirmed:
             connection.serve_behind(rest)
-        self._ask()
+        self.ask()
