@@ -16,9 +16,9 @@ from znoded.jute.primitives import Reader
 from znoded.jute.records import CreateRequest, GetDataReply, ReconfigRequest
 from znoded.server.membership import CellRoster, plan_change, refused_change, roster_command
 from znoded.tree.acl import OPEN_ACL
-from znoded.tree.commands import encode_command
+from znoded.tree.commands import encode_command, encode_identities
 from znoded.tree.options import TreeOptions
-from znoded.tree.proposals import encode_identities, new_session, new_term
+from znoded.tree.proposals import new_session, new_term
 from znoded.tree.reconfig import CONFIG, original
 from znoded.tree.tables import Changes, ReadTable
 from znoded.tree.tree import Applied, Tree

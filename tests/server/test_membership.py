@@ -23,9 +23,8 @@ from znoded.server.membership import (
     roster_command,
     told_members,
 )
-from znoded.tree.commands import encode_command
+from znoded.tree.commands import encode_command, encode_identities
 from znoded.tree.options import TreeOptions
-from znoded.tree.proposals import encode_identities
 from znoded.tree.reconfig import original
 from znoded.zab_raft.cell_machine import Refusal
 from znoded.zab_raft.core.conf_change import ConfChange, Step, StepKind

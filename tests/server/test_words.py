@@ -271,7 +271,7 @@ def test_conf_of_a_cells_member_tells_of_the_cell(words: Words, server: Server) 
     assert ask(words, b"conf").endswith("serverId=1\nelectionAlg=3\n")
 
 
-@pytest.mark.parametrize("mode, answer", [("leader", "rw"), ("read-only", "ro")])
+@pytest.mark.parametrize(("mode", "answer"), [("leader", "rw"), ("read-only", "ro")])
 def test_isro_tells_who_may_write(words: Words, server: Server, mode: str, answer: str) -> None:
     server.mode = mode
     assert ask(words, b"isro") == answer

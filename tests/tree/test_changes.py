@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.tree.world import CHANGED, CHILDREN, CREATED, DELETED, EPHEMERAL, Client, World
 from znoded.tree.changes import CHUNK_CHANGES, CHUNK_PATH_BYTES, Change, RecentChanges
 
+LIMIT_BYTES = 16 << 20
 ENTRY_BYTES = 8 + 1 + 4
 
 
@@ -21,7 +22,7 @@ def stored(table: dict[bytes, bytes], changes: RecentChanges) -> None:
 
 
 def loaded(table: dict[bytes, bytes], floor_zxid: int = 0) -> RecentChanges:
-    changes = RecentChanges()
+    changes = RecentChanges(LIMIT_BYTES)
     changes.load(table.items(), floor_zxid)
     return changes
 
@@ -53,23 +54,14 @@ def test_every_change_of_the_tree_is_recorded_with_those_of_the_parents(house: W
     assert all_of(house.tree.changes, begin + 4) == []
 
 
-def test_exact_paths_match_everything_and_recursive_ones_no_children_changed(house: World, client: Client) -> None:
-    begin = house.tree.zxid
-    client.create(b"/a")
-    client.create(b"/a/b")
-    client.create(b"/ab")
-    changes = house.tree.changes
-    created_a, created_b, created_ab = (
-        (begin + n, CREATED, path) for n, path in ((1, b"/a"), (2, b"/a/b"), (3, b"/ab"))
-    )
-    assert changes.matching(begin, {b"/a"}, []) == [created_a, (begin + 2, CHILDREN, b"/a")]
-    assert changes.matching(begin, set(), [b"/a"]) == [created_a, created_b]
-    assert changes.matching(begin, set(), [b"/"]) == [created_a, created_b, created_ab]
-    assert changes.matching(begin, {b"/"}, [b"/ab"]) == [
-        (begin + 1, CHILDREN, b"/"),
-        created_ab,
-        (begin + 3, CHILDREN, b"/"),
-    ]
+def test_of_packed_changes_at_least_those_of_the_paths_asked_for_are_found() -> None:
+    changes = RecentChanges(LIMIT_BYTES)
+    paths = [b"/few", b"/few/below", *(b"/many/%d" % number for number in range(4 * CHUNK_CHANGES))]
+    for zxid, path in enumerate(paths, 1):
+        changes.add(zxid, CHANGED, path)
+    found = list(changes.since(0, [b"/few"]) or ())
+    assert found[:2] == [(1, CHANGED, b"/few"), (2, CHANGED, b"/few/below")]
+    assert len(found) < len(paths), "chunks without them are not unpacked"
 
 
 def test_old_changes_are_dropped_when_there_are_too_many() -> None:
@@ -83,7 +75,6 @@ def test_old_changes_are_dropped_when_there_are_too_many() -> None:
     floor = changes.floor_zxid
     assert floor == 2 * CHUNK_CHANGES
     assert changes.since(floor - 1) is None
-    assert changes.matching(floor - 1, {b"/a"}, []) is None
     kept = [(zxid, CHANGED, b"/a") for zxid in range(floor + 1, 5 * CHUNK_CHANGES + 1)]
     assert all_of(changes, floor) == kept
     assert all_of(loaded(table, floor), floor) == kept
@@ -92,7 +83,7 @@ def test_old_changes_are_dropped_when_there_are_too_many() -> None:
 
 
 def test_a_chunk_never_ends_within_one_zxid() -> None:
-    changes = RecentChanges()
+    changes = RecentChanges(LIMIT_BYTES)
     for _ in range(CHUNK_CHANGES + 10):
         changes.add(1, CHANGED, b"/a")
     changes.add(2, CHANGED, b"/a")
@@ -102,7 +93,7 @@ def test_a_chunk_never_ends_within_one_zxid() -> None:
 
 
 def test_changes_can_be_taken_back() -> None:
-    changes = RecentChanges()
+    changes = RecentChanges(LIMIT_BYTES)
     for zxid in (1, 2, 2):
         changes.add(zxid, CHANGED, b"/a")
     changes.forget(2)
@@ -114,7 +105,7 @@ def test_changes_can_be_taken_back() -> None:
 
 
 def test_only_what_changed_is_stored_again() -> None:
-    changes = RecentChanges()
+    changes = RecentChanges(LIMIT_BYTES)
     for zxid in range(1, CHUNK_CHANGES + 2):
         changes.add(zxid, CHANGED, b"/a")
     assert len(changes.take_dirty()) == 2

@@ -8,7 +8,7 @@ from tests.tree.world import EPHEMERAL, SEQUENTIAL, Client, World, create, delet
 from znoded.jute.errors import ErrorCode
 from znoded.jute.stat import Stat
 from znoded.tree.options import TreeOptions
-from znoded.tree.quota import Limits, parse_limits
+from znoded.tree.quota import HardLimits, parse_limits
 
 EXCEEDED = ErrorCode.QUOTA_EXCEEDED
 Q = b"/zookeeper/quota"
@@ -221,21 +221,21 @@ def test_limits_that_make_no_sense_refuse_nothing(client: Client, text: bytes | 
 @pytest.mark.parametrize(
     ("text", "limits"),
     [
-        (b"count=3,bytes=-1", Limits()),
-        (b"count=3,bytes=-1=;byteHardLimit=20;countHardLimit=4", Limits(4, 20)),
-        (b"byteHardLimit=3;countHardLimit=2", Limits(2, 3)),
-        (b"count=+3,bytes=1=;countHardLimit=+2", Limits(2)),
-        (b"countHardLimit=2,bytes=7,", Limits(2)),
-        (b"countHardLimit=2,,;bytes=7", Limits(2)),
-        (b"countHardLimit=1=2,byteHardLimit=3", Limits(1, 3)),
-        (b"countHardLimit=9223372036854775808", Limits()),
-        (b"countHardLimit=9223372036854775807", Limits((1 << 63) - 1)),
-        (b"countHardLimit=2,x", Limits()),
-        (b"countHardLimit=", Limits()),
-        (b"", Limits()),
+        (b"count=3,bytes=-1", HardLimits()),
+        (b"count=3,bytes=-1=;byteHardLimit=20;countHardLimit=4", HardLimits(4, 20)),
+        (b"byteHardLimit=3;countHardLimit=2", HardLimits(2, 3)),
+        (b"count=+3,bytes=1=;countHardLimit=+2", HardLimits(2)),
+        (b"countHardLimit=2,bytes=7,", HardLimits(2)),
+        (b"countHardLimit=2,,;bytes=7", HardLimits(2)),
+        (b"countHardLimit=1=2,byteHardLimit=3", HardLimits(1, 3)),
+        (b"countHardLimit=9223372036854775808", HardLimits()),
+        (b"countHardLimit=9223372036854775807", HardLimits((1 << 63) - 1)),
+        (b"countHardLimit=2,x", HardLimits()),
+        (b"countHardLimit=", HardLimits()),
+        (b"", HardLimits()),
     ],
 )
-def test_hard_limits_are_read_from_their_text(text: bytes, limits: Limits) -> None:
+def test_hard_limits_are_read_from_their_text(text: bytes, limits: HardLimits) -> None:
     assert parse_limits(text) == limits
 
 

@@ -11,9 +11,9 @@ from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
 from znoded.jute.primitives import JuteError
 from znoded.jute.records import ReconfigRequest
-from znoded.tree.commands import DECIDED_RECONFIG, SET_ROSTER, encode_command
+from znoded.tree.commands import DECIDED_RECONFIG, SET_ROSTER, encode_command, encode_identities
 from znoded.tree.options import TreeOptions
-from znoded.tree.proposals import encode_identities, made_reconfig, new_roster, refused_reconfig
+from znoded.tree.proposals import made_reconfig, new_roster, refused_reconfig
 from znoded.tree.reconfig import CONFIG, Asked, asked, check_rights, original
 from znoded.tree.refusal import Refused
 

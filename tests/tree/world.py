@@ -19,16 +19,9 @@ from znoded.jute.records import (
 from znoded.jute.stat import Stat
 from znoded.tree import reads
 from znoded.tree.acl import OPEN_ACL, Identity
-from znoded.tree.commands import encode_command
+from znoded.tree.commands import encode_command, encode_identities
 from znoded.tree.options import TreeOptions
-from znoded.tree.proposals import (
-    attach_session,
-    encode_identities,
-    expire_session,
-    new_session,
-    new_term,
-    sweep_node,
-)
+from znoded.tree.proposals import attach_session, expire_session, new_session, new_term, sweep_node
 from znoded.tree.sessions import next_attach
 from znoded.tree.tree import Event, Tree
 

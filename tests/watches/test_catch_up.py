@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -33,9 +33,7 @@ class View:
     def zxids(self, path: bytes) -> NodeZxids | None:
         return self.nodes.get(path)
 
-    def changes_after(
-        self, zxid: int, exact: set[bytes], recursive: list[bytes]
-    ) -> Iterable[tuple[int, int, bytes]] | None:
+    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
         return None if self.changes is None else [change for change in self.changes if change[0] > zxid]
 
     def descendants(self, path: bytes) -> Iterable[bytes]:

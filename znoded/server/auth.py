@@ -11,7 +11,7 @@ from znoded.config import AuthConfig
 from znoded.jute.records import AuthRequest
 from znoded.server.sasl import DigestMd5Server
 from znoded.tree.acl import SUPER, Identity, digest_id
-from znoded.tree.proposals import encode_identities
+from znoded.tree.commands import encode_identities
 
 if TYPE_CHECKING:
     from znoded.server.connection import ClientConnection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
@@ -36,11 +36,9 @@ class TreeAsSeen:
         stat = Stat.decode(Reader(stat_of(node)))
         return NodeZxids(stat.czxid, stat.mzxid, stat.pzxid)
 
-    def changes_after(
-        self, zxid: int, exact: set[bytes], recursive: list[bytes]
-    ) -> Iterable[tuple[int, int, bytes]] | None:
-        """The recent changes of some paths, or None if they do not reach back to `zxid`."""
-        return self._tree.changes.matching(zxid, exact, recursive)
+    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
+        """The recent changes of these paths and below, others among them; None if they do not reach back to `zxid`."""
+        return self._tree.changes.since(zxid, paths)
 
     def descendants(self, path: bytes) -> Iterable[bytes]:
         """All nodes below a node, parents first."""

@@ -20,7 +20,6 @@ CHUNK_CHANGES = 1024
 #: The same for their paths, of which only those longer than this can make a chunk large.
 CHUNK_PATH_BYTES = 256 * 1024
 LONG_PATH_BYTES = CHUNK_PATH_BYTES // CHUNK_CHANGES
-LIMIT_BYTES = 16 * 1024 * 1024
 
 #: Between the paths of a chunk, since it cannot be in one. Before them are their number, the zxids and the event types.
 SEPARATOR = b"\0"
@@ -37,7 +36,7 @@ class RecentChanges:
     What is stored are NodeCreated, NodeDeleted and NodeDataChanged; that children changed follows from them.
     """
 
-    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         #: All changes after this zxid are here.
         self.floor_zxid = 0
@@ -70,26 +69,12 @@ class RecentChanges:
                 self._long_paths_bytes -= len(path)
         self._weigh()
 
-    def since(self, zxid: int) -> Iterator[Change] | None:
-        """The changes after `zxid`, oldest first, with those of the parents' children; None if some are dropped."""
-        return None if zxid < self.floor_zxid else self._after(zxid)
+    def since(self, zxid: int, paths: Collection[bytes] = (b"/",)) -> Iterator[Change] | None:
+        """The changes after `zxid`, oldest first, with those of the parents' children; None if some are dropped.
 
-    def matching(self, zxid: int, exact: set[bytes], recursive: Iterable[bytes]) -> list[Change] | None:
-        """The changes after `zxid` of the paths in `exact` and of those in and below `recursive`, or None as `since`.
-
-        Those below `recursive` are without NodeChildrenChanged, which recursive watches never see.
+        All those of `paths` and of what lies below them are among them.
         """
-        if zxid < self.floor_zxid:
-            return None
-        tops = frozenset(recursive)
-        changes = self._after(zxid, [*exact, *tops])
-        prefixes = tuple(top.rstrip(b"/") + b"/" for top in tops)
-        return [
-            change
-            for change in changes
-            if change[2] in exact
-            or (change[1] != EventType.NODE_CHILDREN_CHANGED and (change[2] in tops or change[2].startswith(prefixes)))
-        ]
+        return None if zxid < self.floor_zxid else self._after(zxid, paths)
 
     def take_dirty(self) -> list[tuple[bytes, bytes | None]]:
         """The chunks that changed since the last time, for the checkpoint: key and value, None for a dropped one."""
@@ -131,10 +116,9 @@ class RecentChanges:
             dropped = self._chunks.pop(first_zxid)
             self._chunks_bytes -= len(dropped)
             self._dirty.add(first_zxid)
-            *_, (self.floor_zxid, _, _) = _unpack(dropped)
+            self.floor_zxid = _last_zxid(dropped)
 
-    def _after(self, zxid: int, paths: Collection[bytes] = (b"/",)) -> Iterator[Change]:
-        """The changes after `zxid`, at least those of `paths` and of what lies below them."""
+    def _after(self, zxid: int, paths: Collection[bytes]) -> Iterator[Change]:
         next_first_zxids = [*self._chunks, zxid + 1][1:]
         for chunk, next_first_zxid in zip(list(self._chunks.values()), next_first_zxids, strict=True):
             if next_first_zxid > zxid and _may_hold(chunk, paths):
@@ -161,6 +145,12 @@ def _pack(changes: Iterable[Change]) -> bytes:
     zxids, event_types, paths = zip(*changes, strict=True)
     count = len(zxids)
     return b"".join((_COUNT.pack(count), struct.pack(f">{count}q", *zxids), bytes(event_types), SEPARATOR.join(paths)))
+
+
+def _last_zxid(chunk: bytes) -> int:
+    (count,) = _COUNT.unpack_from(chunk)
+    zxid: int = _KEY.unpack_from(chunk, _COUNT.size + _KEY.size * (count - 1))[0]
+    return zxid
 
 
 def _unpack(chunk: bytes) -> Iterator[Change]:

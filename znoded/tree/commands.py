@@ -17,8 +17,9 @@ which the server never takes from a client:
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
-from znoded.jute.primitives import INT, JuteError, Reader
+from znoded.jute.primitives import INT, JuteError, Reader, encode_ustring, encode_vector
 from znoded.tree.acl import Identity
 
 #: Time in ms since the epoch, session id, attach, sequence, op, length of the identities in bytes.
@@ -86,6 +87,11 @@ def int_at(record: bytes, position: int) -> int:
 def is_null(record: bytes, position: int) -> bool:
     """Whether the buffer or string at `position` is null, and not just empty."""
     return record.startswith(b"\xff\xff\xff\xff", position)
+
+
+def encode_identities(identities: Iterable[Identity]) -> bytes:
+    """The identities of a connection, as its commands carry them."""
+    return encode_vector(list(identities), lambda identity: encode_ustring(identity[0]) + encode_ustring(identity[1]))
 
 
 def _read_identity(reader: Reader) -> Identity:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
-from znoded.jute.primitives import Reader, encode_buffer, encode_int, encode_long, encode_ustring, encode_vector
-from znoded.tree.acl import Identity
+from znoded.jute.primitives import Reader, encode_buffer, encode_int, encode_long, encode_ustring
 from znoded.tree.commands import (
     ATTACH,
     DECIDED_RECONFIG,
@@ -18,11 +15,6 @@ from znoded.tree.commands import (
     encode_command,
 )
 from znoded.tree.options import TreeOptions
-
-
-def encode_identities(identities: Iterable[Identity]) -> bytes:
-    """The identities of a connection, as its commands carry them."""
-    return encode_vector(list(identities), lambda identity: encode_ustring(identity[0]) + encode_ustring(identity[1]))
 
 
 def new_session(time_ms: int, session: int, attach: int, timeout_ms: int, password: bytes | None) -> bytes:

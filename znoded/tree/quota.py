@@ -32,7 +32,7 @@ _NUMBER = re.compile(rb"[+-]?[0-9]{1,20}")
 _USAGE = re.compile(rb"count=(-?[0-9]{1,18}),bytes=(-?[0-9]{1,18})")
 
 
-class Limits(NamedTuple):
+class HardLimits(NamedTuple):
     """The hard limits of a quota, -1 for none; soft ones refuse nothing and are only there to be read."""
 
     nodes: int = _UNLIMITED
@@ -103,15 +103,15 @@ def find_quotas(tree: Tree) -> None:
             waiting.append(path)
 
 
-def parse_limits(text: bytes) -> Limits:
+def parse_limits(text: bytes) -> HardLimits:
     """The hard limits in a limits znode. Text that makes no sense limits nothing; in ZooKeeper it fails writes."""
     values: dict[bytes, int] = {}
     for item in re.split(rb"[,;]+", text.rstrip(b",;")) if text else ():
         key, value = (*item.split(b"="), b"")[:2]
         if not _NUMBER.fullmatch(value) or int(value) not in _INT64:
-            return Limits()
+            return HardLimits()
         values[key] = int(value)
-    return Limits(values.get(b"countHardLimit", _UNLIMITED), values.get(b"byteHardLimit", _UNLIMITED))
+    return HardLimits(values.get(b"countHardLimit", _UNLIMITED), values.get(b"byteHardLimit", _UNLIMITED))
 
 
 def _top(path: bytes, name: bytes) -> bytes:

@@ -32,7 +32,7 @@ from znoded.tree.delete import delete
 from znoded.tree.multi import multi
 from znoded.tree.options import TreeOptions
 from znoded.tree.paths import name_bytes, names_bytes
-from znoded.tree.quota import Limits
+from znoded.tree.quota import HardLimits
 from znoded.tree.reconfig import CONFIG, decided_reconfig, reconfig, set_roster
 from znoded.tree.refusal import Refused
 from znoded.tree.sessions import Session, attach_session, close_session, create_session, expire_session
@@ -72,7 +72,7 @@ class Tree:
         #: Path -> 0 for a container, the time to live in ms for a TTL node; no entry for others.
         self.kinds: dict[bytes, int] = {}
         #: Path -> the limits of the quota on it.
-        self.quotas: dict[bytes, Limits] = {}
+        self.quotas: dict[bytes, HardLimits] = {}
         self.sessions: dict[int, Session] = {}
         self.changes = RecentChanges(options.changes_bytes)
         #: The events of what was applied, in firing order; whoever delivers them clears the list.

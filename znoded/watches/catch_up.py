@@ -7,7 +7,7 @@ made up from the present state, so that a client that looks again at every node 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
 from znoded.jute.ops import EventType
@@ -46,12 +46,10 @@ class TreeView(Protocol):
     def zxids(self, path: bytes) -> NodeZxids | None:
         """Those of the node, or None if there is none."""
 
-    def changes_after(
-        self, zxid: int, exact: set[bytes], recursive: list[bytes]
-    ) -> Iterable[tuple[int, int, bytes]] | None:
+    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
         """Each change after `zxid` as (zxid, event type, path), oldest first; None if they are not all known any more.
 
-        Only changes of the paths in `exact` and of those in or below `recursive` are asked for; others do no harm.
+        Only changes of `paths` and of what lies below them are asked for; others do no harm.
         """
 
     def descendants(self, path: bytes) -> Iterable[bytes]:
@@ -128,7 +126,7 @@ class _Told:
 def _replay(view: TreeView, zxid: int, persistent: list[bytes], recursive: list[bytes]) -> list[Missed]:
     """What persistent watches missed, each change once, in the order of the changes."""
     exact = set(persistent)
-    changes = view.changes_after(zxid, exact, recursive)
+    changes = view.changes_after(zxid, [*persistent, *recursive])
     if changes is None:
         return _made_up(view, zxid, persistent, recursive)
     prefixes = tuple(path.rstrip(b"/") + b"/" for path in recursive)
