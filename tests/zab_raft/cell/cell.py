@@ -13,7 +13,8 @@ from twisted.python.failure import Failure
 from tests.zab_raft.cell.journal import CellJournal, command, member
 from tests.zab_raft.cell.network import Network, SimulatedPeers
 from tests.zab_raft.pump import PumpReactor
-from znoded.zab_raft.cell_replica import CellOptions, CellReplica
+from znoded.zab_raft.cell_options import CellOptions
+from znoded.zab_raft.cell_replica import CellReplica
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import Batch, Log

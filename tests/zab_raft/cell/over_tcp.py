@@ -18,7 +18,8 @@ from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from tests.zab_raft.cell.journal import CellJournal, command
-from znoded.zab_raft.cell_replica import CellOptions, CellReplica
+from znoded.zab_raft.cell_options import CellOptions
+from znoded.zab_raft.cell_replica import CellReplica
 from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers
