@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "exit": set(),
     "garbage_collection": set(),
     "members": set(),
-    "command": {"config", "members"},
+    "recover": {"tree", "zab_raft"},
+    "command": {"config", "members", "recover"},
     "service": {"server", "admin", "config", "exit", "garbage_collection"},
 }
 

@@ -8,6 +8,7 @@ import sys
 from znoded import __version__
 from znoded.config import ConfigError, load_toml, load_zoo_cfg
 from znoded.members import show_members
+from znoded.recover import recover
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,6 +25,16 @@ def main(arguments: list[str] | None = None) -> int:
         "--admin", metavar="URL", default="http://127.0.0.1:8080", help="a member's admin listener [%(default)s]"
     )
     members.set_defaults(run=lambda options: show_members(options.admin))
+    recovery = commands.add_parser(
+        "recover", help="after the loss of most members: show what a stopped one has, or go on with it alone"
+    )
+    recovery.add_argument("data_dir", metavar="DATA_DIR", help="its data directory")
+    recovery.add_argument(
+        "--give-up",
+        metavar="NUMBERS",
+        help="the numbers of all other members, such as 1,2: make a new cell without them, who never come back to it",
+    )
+    recovery.set_defaults(run=lambda options: recover(options.data_dir, options.give_up))
     options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status

@@ -18,6 +18,7 @@ from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.peers.founding import Found, Join
 from znoded.zab_raft.peers.identity import CELL_ID_BYTES
+from znoded.zab_raft.renewals import look_for_renewal
 from znoded.zab_raft.roster import Roster
 
 
@@ -54,11 +55,23 @@ def recover(
     random_below: Callable[[int], int],
 ) -> Recovered:
     """Bring the machine to the checkpoint, and the core to the log. Raises StorageError or OSError."""
+    look_for_renewal(directory)
     with store.reading() as read_table:
         cell = read_cell(read_table)
         machine.found(cell.founding_roster)
         if store.index:
             machine.load(read_table)
+    recovery = read_log(directory, store)
+    state = recovery.hard_state
+    log = CellLog(directory.log_path, segment_bytes, directory.files)
+    log.begin(recovery.sequence + 1, state, recovery.first_index, recovery.last_index, list(recovery.tail()))
+    directory.set_initialised()
+    stored = recovery.stored(cell.configuration)
+    return Recovered(cell, Node(directory.meta.raft_id, stored, HardState(*state), random_below, options), log)
+
+
+def read_log(directory: CellDirectory, store: Checkpoint) -> CellRecovery:
+    """What the log has beside the checkpoint. Raises LogDamaged, also if there is none and there was."""
     recovery = CellRecovery(directory.log_path, store.index, store.term)
     if recovery.empty and directory.meta.initialised:
         raise LogDamaged(
@@ -66,9 +79,4 @@ def recover(
             "it again"
         )
     recovery.read()
-    state = recovery.hard_state
-    log = CellLog(directory.log_path, segment_bytes, directory.files)
-    log.begin(recovery.sequence + 1, state, recovery.first_index, recovery.last_index, list(recovery.tail()))
-    directory.set_initialised()
-    stored = recovery.stored(cell.configuration)
-    return Recovered(cell, Node(directory.meta.raft_id, stored, HardState(*state), random_below, options), log)
+    return recovery
