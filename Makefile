@@ -4,10 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 KILLS ?= 200
+PAUSES ?= 50
+CUTS ?= 50
 SEEDS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench interop crash sim mutants news
+.PHONY: help run test lint bench interop crash drill sim mutants news
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/'
@@ -31,6 +33,9 @@ interop: $(VENV)/installed-interop ## foreign clients, those that are installed;
 crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
 	$(BIN)/python -m pytest -m 'crash or slow'
 	$(BIN)/python -m tests.crash.kill_under_load --rounds $(KILLS)
+
+drill: $(VENV)/installed-test ## a cell of three under load: KILLS=200 PAUSES=50 CUTS=50 of its leaders
+	$(BIN)/python -m tests.cell_drill --kills $(KILLS) --pauses $(PAUSES) --cuts $(CUTS)
 
 sim: $(VENV)/installed-test ## simulated cells under trouble; SEEDS=1000 says how many, from a new first seed each time
 	$(BIN)/python -m tests.zab_raft.core.simulation --seeds $$(date +%s) $(SEEDS)
