@@ -117,16 +117,6 @@ def test_restart_without_a_write_is_a_new_term_too(tmp_path: Path) -> None:
         member.stop()
 
 
-def test_attaches_grow_within_a_term_and_across_restarts(tmp_path: Path) -> None:
-    attaches = []
-    for _ in range(3):
-        member = JournalMember(tmp_path).start()
-        attaches += [member.replica.new_attach(), member.replica.new_attach()]
-        member.stop()
-    assert attaches == sorted(set(attaches))
-    assert attaches[0] == 1 << 32 | 1
-
-
 def test_stop_finishes_what_was_taken_and_takes_no_more(tmp_path: Path) -> None:
     member = JournalMember(tmp_path).start()
     member.replica.propose([b"a"])

@@ -196,6 +196,8 @@ class CellDriver:
             self._take(node, ready)
         else:
             self._wake()
+        if self._proposals.may_go_on(node):
+            self._wake()
         self._look_at_leader(node)
 
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:

@@ -31,6 +31,7 @@ class Proposals:
         self._synced = synced
         self._waiting: deque[Proposal] = deque()
         self._leads_in_term = 0
+        self._change_waits = False
 
     def leads(self, node: Node) -> bool:
         """This member leads, and everything of earlier terms is applied here."""
@@ -46,7 +47,12 @@ class Proposals:
         """What was given to the leader of before is given to the next one again."""
         if node.role is not Role.LEADER:
             self._waiting.clear()
+            self._change_waits = False
         self.own.give_again()
+
+    def may_go_on(self, node: Node) -> bool:
+        """A change waited for what was before it, and need not wait any more."""
+        return self._change_waits and self.leads(node) and node.applied_index == node.last_index
 
     def take_forwarded(self, node: Node, term: int, proposals: Iterable[Proposal]) -> None:
         """Only what is meant for this leadership: the member gives all of it to the next leader again, in order."""
@@ -71,6 +77,9 @@ class Proposals:
             while self._waiting and self.leads(node):
                 first = self._waiting[0]
                 if isinstance(first, ChangeRequest):
+                    self._change_waits = node.applied_index < node.last_index
+                    if self._change_waits:
+                        return  # it is planned in the state that all before it makes
                     self._propose_change(node, first.command)
                 else:
                     self._propose_commands(node)

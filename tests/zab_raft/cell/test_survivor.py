@@ -17,7 +17,7 @@ from znoded.zab_raft import checkpoint as checkpoint_module
 from znoded.zab_raft import increment as increment_module
 from znoded.zab_raft.cell_state import read_cell
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.errors import DirectoryError, LogDamaged
+from znoded.zab_raft.errors import CellAbandoned, DirectoryError, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.renewals import Renewal, Renewals
 from znoded.zab_raft.roster import Roster
@@ -217,6 +217,14 @@ def test_record_is_readable(quick_path: Path) -> None:
     recover(member.directory)
     line = json.loads((member.directory / "renewals").read_text().splitlines()[2])
     assert (line["user"], line["host"], line["begun"]) == ("operator", "host", BY.time)
+
+
+def test_member_of_the_old_cell_ends_when_it_hears_of_the_new_one(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    cell.settle()
+    cell[1].replica.abandoned("member 3 went on")
+    assert isinstance(cell[1].errors.pop(), CellAbandoned)
+    assert not cell[1].replica.writable
 
 
 # ---- crashes
