@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,13 +33,14 @@ class ServerProcess:
     """One `twistd -n znoded`, with the configuration `toml`, in `directory`.
 
     The data directory, one plain client listener and the admin listener are set on the command line, on loopback ports
-    of its own; everything else is up to `toml`. As a context manager it serves inside the block and ends with it.
+    of its own (the client's may be given: `port`); everything else is up to `toml`. As a context manager it serves
+    inside the block and ends with it.
 
     Attributes: `address` ("127.0.0.1:PORT" for clients), `port`, `admin_port`, `data_dir`, `log_path`.
     """
 
-    def __init__(self, directory: Path, toml: str = "") -> None:
-        self.port = free_port()
+    def __init__(self, directory: Path, toml: str = "", port: int | None = None) -> None:
+        self.port = port or free_port()
         self.admin_port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.data_dir = directory / "data"
@@ -54,8 +56,18 @@ class ServerProcess:
         assert self._process is not None, "the server does not run"
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether the process was started and not ended by us."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start the process and return once it serves clients. Raises RuntimeError with the log when it does not."""
+        self.launch()
+        self.wait_until_it_serves()
+
+    def launch(self) -> None:
+        """Start the process."""
         assert self._process is None, "the server runs already"
         arguments = [
             "--nodaemon",
@@ -75,6 +87,10 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_until_it_serves(self) -> None:
+        """Return once it serves clients. Raises RuntimeError with the log when it does not."""
+        assert self._process is not None, "the server does not run"
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not self.serves():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
@@ -89,6 +105,16 @@ class ServerProcess:
                 return True
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             return False
+
+    def mode(self) -> str:
+        """What the member is in its cell, in ZooKeeper's words; empty when it does not say."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        except (TimeoutError, ConnectionError):
+            return ""
+        return "".join(re.findall(r"^Mode: (.*)$", answer.decode(), re.MULTILINE))
 
     def stop(self) -> int:
         """End the process with SIGTERM and wait for it. Returns its exit status."""

@@ -1,4 +1,4 @@
-"""Stands in for `kazoo.testing.common`: the servers that Kazoo's own tests start and stop are one znoded member.
+"""Stands in for `kazoo.testing.common`: the servers that Kazoo's own tests start and stop are znoded members.
 
 Kazoo's module of that name runs Java servers and makes their key stores; its harness uses only what is here.
 """
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cell_processes import CellProcesses
 from tests.interop.certificates import Certificates, make_certificates
 from tests.server_process import ServerProcess, free_port
 
@@ -42,27 +43,34 @@ allow = ["*"]
 class ManagedMember:
     """One `twistd -n znoded` process, with the attributes that Kazoo's tests use of a server."""
 
-    def __init__(self, directory: Path, certificates: Certificates) -> None:
+    def __init__(self, server: ServerProcess, secure_client_port: int) -> None:
         self.host = HOST
-        self.secure_client_port = free_port()
-        self.secure_address = f"{HOST}:{self.secure_client_port}"
-        self._server = ServerProcess(
-            directory, CONFIGURATION.format(host=HOST, tls_port=self.secure_client_port, certificates=certificates)
-        )
-        self.client_port = self._server.port
-        self.address = self._server.address
-        self.running = False
+        self.secure_client_port = secure_client_port
+        self.secure_address = f"{HOST}:{secure_client_port}"
+        self._server = server
+        self.client_port = server.port
+        self.address = server.address
+
+    @property
+    def running(self) -> bool:
+        return self._server.runs
 
     def run(self) -> None:
         """Start the process and return once it serves."""
         if not self.running:
             self._server.start()
-            self.running = True
+
+    def launch(self) -> None:
+        """Start the process."""
+        if not self.running:
+            self._server.launch()
+
+    def wait_until_it_serves(self) -> None:
+        self._server.wait_until_it_serves()
 
     def stop(self) -> None:
         """End the process; its data stays. Raises RuntimeError when anything went wrong inside while it ran."""
         if self.running:
-            self.running = False
             self._server.stop()
             log = self._server.log_path.read_text(errors="replace")
             if "Traceback" in log:
@@ -79,12 +87,20 @@ class ManagedMember:
 
 
 class ZookeeperCluster:
-    """A cluster of one member. What Kazoo's harness passes is for its Java servers."""
+    """A member that stands alone, or a cell of `size`. What else Kazoo's harness passes is for its Java servers."""
 
-    def __init__(self, **_for_java_servers: object) -> None:
+    def __init__(self, size: int, **_for_java_servers: object) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="kazoo-suite-")
-        self._certificates = make_certificates(Path(self._directory.name))
-        self._members = [ManagedMember(Path(self._directory.name), self._certificates)]
+        directory = Path(self._directory.name)
+        self._certificates = make_certificates(directory)
+        secure_ports = [free_port() for _ in range(size)]
+        configurations = [configuration(port, self._certificates) for port in secure_ports]
+        servers: list[ServerProcess]
+        if size == 1:
+            servers = [ServerProcess(directory, configurations[0])]
+        else:
+            servers = list(CellProcesses(directory, lambda number: configurations[number - 1], size))
+        self._members = [ManagedMember(*pair) for pair in zip(servers, secure_ports, strict=True)]
 
     def __getitem__(self, index: int) -> ManagedMember:
         return self._members[index]
@@ -94,7 +110,9 @@ class ZookeeperCluster:
 
     def start(self) -> None:
         for member in self:
-            member.run()
+            member.launch()
+        for member in self:
+            member.wait_until_it_serves()
 
     def stop(self) -> None:
         for member in self:
@@ -117,3 +135,7 @@ class ZookeeperCluster:
             "client_cert": self._certificates.client_certificate.read_bytes(),
             "ca_cert": self._certificates.ca_certificate.read_bytes(),
         }
+
+
+def configuration(tls_port: int, certificates: Certificates) -> str:
+    return CONFIGURATION.format(host=HOST, tls_port=tls_port, certificates=certificates)

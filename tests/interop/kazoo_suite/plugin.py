@@ -1,5 +1,5 @@
 """A pytest plugin for running Kazoo's own tests: it puts our cluster where Kazoo's harness looks, and takes out by name
-what one member cannot be asked.
+what a cell of this size cannot be asked. The environment variable `SIZE_VARIABLE`, which is the harness's, is the size.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ import pytest
 
 from tests.interop.kazoo_suite import cluster
 
-# Tests that are not for one member, each with its reason. What is not named here has to pass.
+SIZE_VARIABLE = "ZOOKEEPER_CLUSTER_SIZE"
+
+# Tests that are left out, each with its reason. What is not named here has to pass.
 STOPS_ONE_OF_THREE = "stops one server of three and goes on with the two others"
 RECONFIG_ALONE = "reconfig of a server alone is refused as unimplemented; one ZooKeeper 3.9.5 alone fails this test too"
 NO_KERBEROS = "needs a Kerberos realm; of SASL, znoded offers DIGEST-MD5"
+NOT_FOR_ANY_SIZE = {
+    "test_sasl.py::TestSASLGSSAPIAuthentication::test_connect_gssapi_auth": NO_KERBEROS,
+    "test_sasl.py::TestSASLGSSAPIAuthentication::test_invalid_gssapi_auth": NO_KERBEROS,
+}
 NOT_FOR_ONE_MEMBER = {
     "test_client.py::TestClient::test_update_host_list": STOPS_ONE_OF_THREE,
     "test_gevent_handler.py::TestGeventClient::test_update_host_list": STOPS_ONE_OF_THREE,
@@ -23,8 +29,6 @@ NOT_FOR_ONE_MEMBER = {
     "test_client.py::TestReconfig::test_add_remove_observer": RECONFIG_ALONE,
     "test_client.py::TestReconfig::test_bad_input": RECONFIG_ALONE,
     "test_client.py::TestReconfig::test_no_super_auth": RECONFIG_ALONE,
-    "test_sasl.py::TestSASLGSSAPIAuthentication::test_connect_gssapi_auth": NO_KERBEROS,
-    "test_sasl.py::TestSASLGSSAPIAuthentication::test_invalid_gssapi_auth": NO_KERBEROS,
 }
 
 # Tests that race with themselves, each with the reason why a failure of it is tried again. The race: Kazoo's start()
@@ -43,10 +47,15 @@ sys.modules["kazoo.testing.common"] = cluster
 os.environ.update(CI="true", ZOOKEEPER_VERSION="3.9.5")
 
 
+def left_out(size: int) -> dict[str, str]:
+    """The tests that a cell of `size` cannot be asked, with reasons."""
+    return NOT_FOR_ANY_SIZE | NOT_FOR_ONE_MEMBER if size == 1 else NOT_FOR_ANY_SIZE
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if listed_name(item) in NOT_FOR_ONE_MEMBER]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if listed_name(item) not in NOT_FOR_ONE_MEMBER]
+    names = left_out(int(os.environ[SIZE_VARIABLE]))
+    config.hook.pytest_deselected(items=[item for item in items if listed_name(item) in names])
+    items[:] = [item for item in items if listed_name(item) not in names]
     for item in items:
         if listed_name(item) in TRIED_AGAIN:
             item.add_marker(pytest.mark.flaky(reruns=TRIES - 1))
