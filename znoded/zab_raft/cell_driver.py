@@ -335,6 +335,8 @@ class CellDriver:
             return
         self._told_leader = (node.leader, node.term)
         self._proposals.leader_changed(node)
+        if node.role is not Role.LEADER:
+            self._peers.end_snapshots()
         if node.leader != NOBODY:
             self._candidacy.withdraw()
             self._wake()

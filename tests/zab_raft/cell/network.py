@@ -156,6 +156,9 @@ class SimulatedPeers:
         arrives = other is not None and self.network.snapshots_work and other.handler.wants_snapshot(message)
         self.network.reactor.callLater(DELAY_S, self._arrive, message, path, arrives)
 
+    def end_snapshots(self) -> None:
+        """A stream takes no time here: there is none to end."""
+
     def _arrive(self, message: InstallSnapshot, path: str, arrives: bool) -> None:
         other = self.network.end_of(message.to)
         arrives = arrives and other is not None and self.network.reaches(self, other)
