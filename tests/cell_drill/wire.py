@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         """Send a request. `on_reply` is called when its reply is read, before anything that comes behind it."""
         reply: asyncio.Future[Reply] = self._loop.create_future()
         if self.lost:
-            reply.set_exception(ConnectionError("the connection is lost"))
+            _fail(reply)
             return reply
         xid = _SPECIAL_XIDS.get(op)
         if xid is None:
@@ -152,8 +152,12 @@ class Connection(asyncio.Protocol):
         futures: list[asyncio.Future[Any]] = [self._opened, *(reply for _, _, reply, _ in waiting)]
         for future in futures:
             if not future.done():
-                future.set_exception(ConnectionError("the connection was lost"))
-                future.exception()  # a caller may have given up; that is no news
+                _fail(future)
+
+
+def _fail(future: asyncio.Future[Any]) -> None:
+    future.set_exception(ConnectionError("the connection is lost"))
+    future.exception()  # nobody has to wait for it
 
 
 def path_body(path: bytes, watch: bool = False) -> bytes:
