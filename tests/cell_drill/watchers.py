@@ -43,6 +43,7 @@ class DataWatcher:
         client.on_open = self._opened
 
     def begin(self, paths: Collection[bytes]) -> None:
+        self.events = 0
         self._watched.clear()
         self._stale = set(paths)
 
