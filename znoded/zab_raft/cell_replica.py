@@ -16,7 +16,7 @@ from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.core.errors import Reason, Refused
 from znoded.zab_raft.core.messages import NOBODY, InstallSnapshot
 from znoded.zab_raft.core.raft import Role
-from znoded.zab_raft.errors import CheckpointFailed
+from znoded.zab_raft.errors import CellAbandoned, CheckpointFailed
 from znoded.zab_raft.membership import MemberStatus, statuses
 from znoded.zab_raft.own_proposals import ChangeRequest
 from znoded.zab_raft.peers.founding import Welcome
@@ -298,3 +298,7 @@ class CellReplica(CellDriver):
     def snapshot_finished(self, raft_id: int, delivered: bool) -> None:
         """The stream of a snapshot to the member ended."""
         self._snapshot_finished(raft_id, delivered)
+
+    def abandoned(self, reason: str) -> None:
+        """The cell was given up: what this member acknowledges from now on would be known to no one."""
+        self._fail(CellAbandoned(reason))

@@ -28,3 +28,7 @@ class CheckpointFailed(StorageError):
 
 class DiskFull(StorageError):
     """There is no room for the next segment of the log. Nothing was written; the same call may be made again."""
+
+
+class CellAbandoned(StorageError):
+    """The cell that the data belongs to was given up, and went on from one member as another cell."""

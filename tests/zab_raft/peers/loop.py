@@ -92,6 +92,9 @@ class Handler:
     def snapshot_finished(self, raft_id: int, delivered: bool) -> None:
         self.events.append(("finished", raft_id, delivered))
 
+    def abandoned(self, reason: str) -> None:
+        self.events.append(("abandoned", reason))
+
 
 class Member:
     """A member that has connections and nothing else. Its raft id is its number unless it is given."""

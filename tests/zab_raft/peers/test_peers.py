@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -357,3 +358,30 @@ def test_two_members_with_one_number_do_not_make_a_cell(loop: Loop, member: Make
 
 def told(events: Sequence[LogEvent], what: str) -> list[str]:
     return [text for text in map(formatEvent, events) if text is not None and what in text]
+
+
+def test_a_member_of_a_cell_that_was_given_up_is_told_and_the_one_that_went_on_is_not(
+    loop: Loop, member: Make, tmp_path: Path
+) -> None:
+    first, third = member(1), member(3)
+    connect(loop, first, third)
+    incarnation = third.peers.identity.incarnation
+    third.stop()
+    went_on = Member(loop, tmp_path / "anew", 3, cell=b"another cell, it", incarnation=incarnation, port=third.port)
+    went_on.peers.set_members({3: (3, went_on.address)}, 3)
+    loop.run_until(lambda: first.handler.events[-1][0] == "abandoned")
+    assert "had member 3 go on without it. Empty the data directory" in first.handler.events[-1][1]
+    loop.settle()
+    assert went_on.handler.events == []
+    went_on.stop()
+
+
+def test_a_stranger_of_another_cell_ends_nobody(loop: Loop, member: Make, tmp_path: Path) -> None:
+    first, third = member(1), member(3)
+    connect(loop, first, third)
+    third.stop()
+    stranger = Member(loop, tmp_path / "stranger", 3, cell=b"another cell, it", port=third.port)
+    stranger.peers.set_members({1: (1, first.address)}, 3)
+    loop.settle()
+    assert "abandoned" not in {event[0] for each in (first, stranger) for event in each.handler.events}
+    stranger.stop()

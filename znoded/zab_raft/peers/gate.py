@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from znoded.zab_raft.peers.handshake import Hello, Purpose
@@ -13,11 +13,15 @@ class KnownIncarnations(Protocol):
     def is_known(self, raft_id: int, incarnation: bytes) -> bool:
         """Whether this is the first incarnation of the id that was ever seen; it is remembered, durably, if it is."""
 
+    def has(self, raft_id: int, incarnation: bytes) -> bool:
+        """Whether this incarnation of the id was seen before."""
+
 
 class Gate:
     """What judgement rests on: who this member is, and who is in the cell.
 
     `members` is raft id -> (member number, "host:port"), `highest_id` the greatest raft id there ever was.
+    `on_abandoned(reason)` is called when a member of this cell turns out to have gone on without it.
     """
 
     def __init__(self, identity: Identity, address: str, secret: bytes, incarnations: KnownIncarnations) -> None:
@@ -26,6 +30,7 @@ class Gate:
         self.secret = secret
         self.members: Mapping[int, tuple[int, str]] = {}
         self.highest_id = 0
+        self.on_abandoned: Callable[[str], None] = lambda reason: None
         self._incarnations = incarnations
 
     def why_not_dialer(self, hello: Hello) -> str:
@@ -70,7 +75,7 @@ class Gate:
         if other.blank:
             return f"member {other.number} is not in a cell yet"
         if other.cell != own.cell:
-            return f"member {other.number} is of cell {other.cell.hex()}, member {own.number} of cell {own.cell.hex()}"
+            return self._why_not_of_another_cell(other)
         if other.raft_id == own.raft_id:
             return f"{_name(other)} has the raft id of member {own.number}"
         if other.raft_id in self.members:
@@ -80,6 +85,20 @@ class Gate:
         elif other.raft_id <= self.highest_id:
             return f"{_name(other)} was removed from the cell; add it again with reconfig, under a new data directory"
         return self.why_not_incarnation(other, other.raft_id)
+
+    def _why_not_of_another_cell(self, other: Identity) -> str:
+        """A directory that was of this cell, and is of another one, was made to go on alone (`survivor`).
+
+        The new cell knows no incarnations of the old one, so that only one side finds out: the one to end.
+        """
+        cells = f"member {other.number} is of cell {other.cell.hex()}, member {self.identity.number} of cell "
+        cells += self.identity.cell.hex()
+        if other.raft_id in self.members and self._incarnations.has(other.raft_id, other.incarnation):
+            self.on_abandoned(
+                f"{cells}, which was given up: `znoded recover` had member {other.number} go on without it. Empty the "
+                "data directory of this member, and add it to the new cell with reconfig"
+            )
+        return cells
 
 
 def _name(other: Identity) -> str:

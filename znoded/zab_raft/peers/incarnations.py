@@ -37,6 +37,10 @@ class Incarnations:
             return True
         return known == incarnation
 
+    def has(self, raft_id: int, incarnation: bytes) -> bool:
+        """Whether this incarnation of the id was seen before."""
+        return self._known.get(raft_id) == incarnation
+
 
 def _encode(known: dict[int, bytes]) -> bytes:
     lines = [f"{raft_id} {incarnation.hex()}\n" for raft_id, incarnation in sorted(known.items())]

@@ -92,6 +92,9 @@ class PeerHandler(Protocol):
     def snapshot_finished(self, raft_id: int, delivered: bool) -> None:
         """The stream to the member ended; its source is closed."""
 
+    def abandoned(self, reason: str) -> None:
+        """The cell was given up, and goes on as another one: this member must not go on."""
+
 
 class Peers:
     """All connections to and from the other members."""
@@ -129,6 +132,7 @@ class Peers:
         self._incoming_path = os.path.join(directory, "incoming")
         self._refusals = Refusals(reactor.seconds)
         self._gate = Gate(identity, address, secret, Incarnations(directory))
+        self._gate.on_abandoned = lambda reason: self._reactor.callLater(0, self._abandoned, reason)
         connect = connect or connector(reactor, tls.client if tls else None)
         self._dialler = Dialler(reactor, self._gate, self._refusals, connect, random_bytes)
         self.acceptor = Acceptor(reactor, self._gate, self._refusals, self, random_bytes)
@@ -319,6 +323,10 @@ class Peers:
         self._streams.pop(raft_id, None)
         if not self._stopped:
             self._handler.snapshot_finished(raft_id, delivered)
+
+    def _abandoned(self, reason: str) -> None:
+        if not self._stopped:
+            self._handler.abandoned(reason)
 
     def _accept_frames(self, connection: Incoming, hello: Hello) -> None:
         raft_id = hello.identity.raft_id
