@@ -24,6 +24,7 @@ test: $(VENV)/installed-test ## the tests that need nothing but Python
 
 lint: $(VENV)/installed-lint ## types and style
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --strict
 
 interop: $(VENV)/installed-interop ## foreign clients, those that are installed; see tests/interop/README.md

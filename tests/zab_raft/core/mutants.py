@@ -334,7 +334,7 @@ MUTANTS = [
     Mutant(
         "proposals-during-a-transfer",
         "leadership.py",
-        "        if self.transferee:\n            raise Refused(Reason.TRANSFERRING, f\"to {self.transferee}\")\n",
+        '        if self.transferee:\n            raise Refused(Reason.TRANSFERRING, f"to {self.transferee}")\n',
         "        return\n",
     ),
     Mutant(
@@ -418,7 +418,7 @@ MUTANTS = [
     Mutant(
         "no-voter-is-left",
         "conf_change.py",
-        "    if not configuration.voters:\n        raise _refused(\"no voter would be left\")\n",
+        '    if not configuration.voters:\n        raise _refused("no voter would be left")\n',
         "",
     ),
     Mutant(

@@ -352,9 +352,7 @@ class Raft:
         if request.previous_index < self.log.committed:
             self._answer_append(request, self.log.committed)
             return
-        last_index = self.log.try_append(
-            request.previous_index, request.previous_term, request.entries, request.commit
-        )
+        last_index = self.log.try_append(request.previous_index, request.previous_term, request.entries, request.commit)
         if last_index is None:
             self._reject(request)
             return
@@ -366,9 +364,7 @@ class Raft:
         hint_index, hint_term = self.log.last_possible_match(
             min(request.previous_index, self.log.last_index), request.previous_term
         )
-        self._answer_append(
-            request, request.previous_index, rejected=True, hint_index=hint_index, hint_term=hint_term
-        )
+        self._answer_append(request, request.previous_index, rejected=True, hint_index=hint_index, hint_term=hint_term)
 
     def _answer_append(self, request: AppendRequest | InstallSnapshot, index: int, **rejection: Any) -> None:
         self.messages_after_sync.append(AppendResponse(self.id, request.sender, self.term, index, **rejection))
