@@ -1,4 +1,4 @@
-"""The one member that the client programs work on: every feature on, sweeps and session timeouts quick."""
+"""What the client programs work on, a member or a cell of three: every feature on, sweeps and timeouts quick."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 
+from tests.cell_processes import CellProcesses
 from tests.interop.certificates import make_certificates
 from tests.server_process import ServerProcess, free_port
 
@@ -20,11 +21,6 @@ CLIENT_SUBJECT = x509.Name.from_rfc4514_string(r"CN=client\, interop,OU=clients,
 # The digest is that of super:test.
 CONFIGURATION = """\
 tick_ms = 500
-[client.tls]
-listen = ["tcp:{secure_port}:interface=127.0.0.1"]
-certificate = "{certificates.server_certificate}"
-private_key = "{certificates.server_key}"
-client_ca = "{certificates.ca_certificate}"
 [auth]
 super_digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 [auth.sasl_users]
@@ -36,6 +32,14 @@ connections_per_address = 0
 sweep_interval_ms = 500
 [words]
 allow = ["*"]
+"""
+
+TLS = """\
+[client.tls]
+listen = ["tcp:{secure_port}:interface=127.0.0.1"]
+certificate = "{certificates.server_certificate}"
+private_key = "{certificates.server_key}"
+client_ca = "{certificates.ca_certificate}"
 """
 
 
@@ -61,8 +65,21 @@ def member(directory: Path) -> Iterator[Member]:
     )
     (directory / "ca.pem").write_bytes(certificates.ca_certificate.read_bytes())
     secure_port = free_port()
-    toml = CONFIGURATION.format(certificates=certificates, secure_port=secure_port)
+    toml = CONFIGURATION + TLS.format(certificates=certificates, secure_port=secure_port)
     with ServerProcess(directory, toml) as server:
         yield Member(server, server.address, f"127.0.0.1:{secure_port}", directory)
+    expect_no_traceback(server)
+
+
+@contextmanager
+def cell(directory: Path) -> Iterator[CellProcesses]:
+    """Start a cell of three in `directory`, which exists, and end it with the block. The same is asked of it."""
+    with CellProcesses(directory, lambda _number: CONFIGURATION) as members:
+        yield members
+    for each in members:
+        expect_no_traceback(each)
+
+
+def expect_no_traceback(server: ServerProcess) -> None:
     log = server.log_path.read_text()
     assert "Traceback" not in log, log

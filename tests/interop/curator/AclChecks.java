@@ -48,7 +48,7 @@ final class AclChecks {
             creator.create().withACL(ZooDefs.Ids.CREATOR_ALL_ACL).forPath("/acl-auth");
             Checks.equal(Collections.singletonList(digestAcl(ZooDefs.Perms.ALL, "creator", "secret")), creator.getACL().forPath("/acl-auth"), "the stored ACL");
             Checks.fails(KeeperException.InvalidACLException.class, () -> curator.client().create().withACL(ZooDefs.Ids.CREATOR_ALL_ACL).forPath("/acl-nobody"));
-            CuratorFramework both = curator.start(Curator.builder(Curator.server()).authorization(Arrays.asList(
+            CuratorFramework both = curator.start(Curator.builder(Curator.servers()).authorization(Arrays.asList(
                     new org.apache.curator.framework.AuthInfo("digest", "one:1".getBytes()),
                     new org.apache.curator.framework.AuthInfo("digest", "two:2".getBytes()))).build());
             both.create().withACL(ZooDefs.Ids.CREATOR_ALL_ACL).forPath("/acl-both");

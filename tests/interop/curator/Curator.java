@@ -7,8 +7,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import org.apache.curator.RetryPolicy;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.retry.RetryNTimes;
 import org.apache.curator.retry.RetryOneTime;
 
 /** The connected Curator clients of one check; closing it closes them all. */
@@ -19,26 +21,47 @@ final class Curator implements AutoCloseable {
     /** Each part of a check waits at most this long for a lock, a barrier or a latch that it has to get. */
     static final long WAIT_SECONDS = 20;
 
-    private static String server;
+    /** What is right where servers stay: what fails twice is an error. */
+    private static final RetryPolicy RETRY_ONCE = new RetryOneTime(100);
+
+    /** What is right where they do not: for as long as another one needs to take over. */
+    private static final RetryPolicy RETRY_LONG = new RetryNTimes(100, 100);
+
+    private static String servers;
     private static String superPassword;
+    private static RetryPolicy retryPolicy;
 
     private final Deque<CuratorFramework> clients = new ConcurrentLinkedDeque<>();
 
-    static void use(String serverAddress, String superuserPassword) {
-        server = serverAddress;
+    static void use(String connectString, String superuserPassword, boolean serversMayEnd) {
+        servers = connectString;
         superPassword = superuserPassword;
+        retryPolicy = serversMayEnd ? RETRY_LONG : RETRY_ONCE;
     }
 
-    static String server() {
-        return server;
+    /** The connection string with all servers. */
+    static String servers() {
+        return servers;
+    }
+
+    /** Deletes all nodes but ZooKeeper's own. */
+    static void wipe() throws Exception {
+        try (Curator curator = new Curator()) {
+            CuratorFramework superuser = curator.superuser();
+            for (String child : superuser.getChildren().forPath("/")) {
+                if (!child.equals("zookeeper")) {
+                    superuser.delete().quietly().deletingChildrenIfNeeded().forPath("/" + child);
+                }
+            }
+        }
     }
 
     CuratorFramework client() throws InterruptedException {
-        return start(builder(server).build());
+        return start(builder(servers).build());
     }
 
     CuratorFramework client(String user, String password) throws InterruptedException {
-        return start(builder(server).authorization("digest", (user + ":" + password).getBytes()).build());
+        return start(builder(servers).authorization("digest", (user + ":" + password).getBytes()).build());
     }
 
     CuratorFramework superuser() throws InterruptedException {
@@ -55,7 +78,7 @@ final class Curator implements AutoCloseable {
                 .connectString(address)
                 .sessionTimeoutMs(SESSION_TIMEOUT_MS)
                 .connectionTimeoutMs(5_000)
-                .retryPolicy(new RetryOneTime(100))
+                .retryPolicy(retryPolicy)
                 .ensembleTracker(false);
     }
 

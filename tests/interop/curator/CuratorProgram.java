@@ -1,10 +1,17 @@
 import java.util.Arrays;
 
-/** Every Curator recipe and feature that users rely on, against one server: HOST:PORT SUPERPASSWORD [CHECK ...]. */
+/**
+ * Every Curator recipe and feature that users rely on: HOST:PORT[,HOST:PORT ...] SUPERPASSWORD [CHECK ...].
+ *
+ * <p>With the system property `tries`, servers may be killed meanwhile: operations are tried for longer, and each check
+ * so many times.
+ */
 final class CuratorProgram {
     public static void main(String[] arguments) throws Exception {
-        Curator.use(arguments[0], arguments[1]);
+        int tries = Integer.getInteger("tries", 1);
+        Curator.use(arguments[0], arguments[1], tries > 1);
         Checks checks = new Checks();
+        checks.tries(tries, Curator::wipe);
         LockChecks.addTo(checks);
         LeaderChecks.addTo(checks);
         CacheChecks.addTo(checks);

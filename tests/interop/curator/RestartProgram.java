@@ -7,10 +7,13 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.zookeeper.CreateMode;
 
-/** What a client holds survives a restart of the server: HOST:PORT. Prints `ready` when it is time to, and `ok` at the end. */
+/**
+ * What a client holds survives a restart of the server that it is connected to, or the loss of that one in a cell:
+ * HOST:PORT[,HOST:PORT ...]. Prints `ready` and the port of that server when it is time to, and `ok` at the end.
+ */
 final class RestartProgram {
     public static void main(String[] arguments) throws Exception {
-        Curator.use(arguments[0], null);
+        Curator.use(arguments[0], null, false);
         try (Curator curator = new Curator()) {
             CuratorFramework client = curator.client();
             List<ConnectionState> states = new CopyOnWriteArrayList<>();
@@ -22,7 +25,7 @@ final class RestartProgram {
             CuratorCache cache = CuratorCache.build(client, "/restart");
             cache.start();
             Checks.eventually("cached", () -> cache.get("/restart/mine").isPresent());
-            System.out.println("ready");
+            System.out.println("ready " + client.getZookeeperClient().getZooKeeper().toString().replaceAll("(?s).*remoteserver:\\S*:(\\d+).*", "$1"));
             Checks.eventually("suspended", () -> states.contains(ConnectionState.SUSPENDED));
             Checks.eventually("reconnected", () -> states.contains(ConnectionState.RECONNECTED));
             Checks.equal(session, client.getZookeeperClient().getZooKeeper().getSessionId(), "session id");

@@ -24,7 +24,7 @@ final class SessionChecks {
     }
 
     private static void reconnects() throws Exception {
-        try (Curator curator = new Curator(); Relay relay = new Relay(Curator.server())) {
+        try (Curator curator = new Curator(); Relay relay = new Relay(Curator.servers())) {
             CuratorFramework client = curator.through(relay);
             CuratorFramework other = curator.client();
             List<ConnectionState> states = states(client);
@@ -68,7 +68,7 @@ final class SessionChecks {
             ZooKeeper mine = client.getZookeeperClient().getZooKeeper();
             long session = mine.getSessionId();
             List<Watcher.Event.KeeperState> duplicate = new CopyOnWriteArrayList<>();
-            ZooKeeper second = new ZooKeeper(Curator.server(), Curator.SESSION_TIMEOUT_MS, event -> duplicate.add(event.getState()), session, mine.getSessionPasswd());
+            ZooKeeper second = new ZooKeeper(Curator.servers(), Curator.SESSION_TIMEOUT_MS, event -> duplicate.add(event.getState()), session, mine.getSessionPasswd());
             Checks.eventually("the second connection has the session", () -> duplicate.contains(Watcher.Event.KeeperState.SyncConnected));
             second.close();
             Checks.eventually("lost", () -> states.contains(ConnectionState.LOST));
@@ -83,7 +83,7 @@ final class SessionChecks {
     }
 
     private static void expires() throws Exception {
-        try (Curator curator = new Curator(); Relay relay = new Relay(Curator.server())) {
+        try (Curator curator = new Curator(); Relay relay = new Relay(Curator.servers())) {
             CuratorFramework client = curator.start(Curator.builder(relay.address()).sessionTimeoutMs(2_000).build());
             CuratorFramework other = curator.client();
             List<ConnectionState> states = states(client);

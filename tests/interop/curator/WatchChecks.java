@@ -112,8 +112,15 @@ final class WatchChecks {
         }
     }
 
+    /** What an ensemble of our servers publishes. */
     private static String ensemble() {
-        return "server.1=127.0.0.1:2888:3888:participant;" + Curator.server() + "\nversion=0";
+        StringBuilder text = new StringBuilder();
+        int number = 0;
+        for (String server : Curator.servers().split(",")) {
+            number++;
+            text.append("server." + number + "=127.0.0.1:" + (2887 + number) + ":" + (3887 + number) + ":participant;" + server + "\n");
+        }
+        return text + "version=0";
     }
 
     private static void configWatcher() throws Exception {
@@ -130,14 +137,21 @@ final class WatchChecks {
         }
     }
 
+    private static List<String> sorted(String connectString) {
+        String[] servers = connectString.split(",");
+        Arrays.sort(servers);
+        return Arrays.asList(servers);
+    }
+
     private static void ensembleTracker() throws Exception {
         try (Curator curator = new Curator()) {
             CuratorFramework superuser = curator.superuser();
-            CuratorFramework client = curator.start(Curator.builder("localhost:" + Curator.server().split(":")[1]).ensembleTracker(true).build());
+            CuratorFramework client = curator.start(Curator.builder(Curator.servers().replace("127.0.0.1", "localhost")).ensembleTracker(true).build());
             byte[] before = client.getConfig().forEnsemble();
             superuser.setData().forPath("/zookeeper/config", ensemble().getBytes());
-            Checks.eventually("the connection string follows", () -> client.getZookeeperClient().getCurrentConnectionString().equals(Curator.server()));
-            Checks.equal(1, client.getCurrentConfig().getAllMembers().size(), "members");
+            List<String> servers = sorted(Curator.servers());
+            Checks.eventuallyEqual(servers, () -> sorted(client.getZookeeperClient().getCurrentConnectionString()), "the connection string follows");
+            Checks.equal(servers.size(), client.getCurrentConfig().getAllMembers().size(), "members");
             superuser.setData().forPath("/zookeeper/config", before);
         }
     }

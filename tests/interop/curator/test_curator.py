@@ -1,17 +1,25 @@
-"""Curator's recipes and features on one member."""
+"""Curator's recipes and features on one member, on a cell of three, and on a cell whose leader is killed at times."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.cell_processes import CellProcesses
 from tests.interop.conftest import Parts
 from tests.interop.java_programs import VARIANTS, class_path, compile_java
-from tests.interop.member import SUPER_PASSWORD, member
+from tests.interop.member import SUPER_PASSWORD, cell, member
 from tests.interop.programs import Conversation, Report, check_names, run_checks
 
 HERE = Path(__file__).parent
+CHECKS = check_names(HERE, "*Checks.java", r'checks\.add\("(\w+)"')
+KILL_INTERVAL_S = 10.0
+# A check may lose to a kill, as it would with any server: Curator does not know if what it sent was done. Not so often.
+TRIES_WHILE_LEADERS_ARE_KILLED = 4
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -29,7 +37,63 @@ def report(java: list[str], tmp_path_factory: pytest.TempPathFactory) -> Report:
         return run_checks([*java, "CuratorProgram", server.address, SUPER_PASSWORD], directory)
 
 
-@pytest.mark.parametrize("name", check_names(HERE, "*Checks.java", r'checks\.add\("(\w+)"'))
+@pytest.fixture(scope="module")
+def cell_report(java: list[str], tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The same, on a cell of three."""
+    directory = tmp_path_factory.mktemp("curator-cell")
+    with cell(directory) as members:
+        return run_checks([*java, "CuratorProgram", members.addresses, SUPER_PASSWORD], directory)
+
+
+@pytest.fixture(scope="module")
+def troubled_report(java: list[str], tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The same, while the leader is killed every so often."""
+    directory = tmp_path_factory.mktemp("curator-troubled")
+    program = [*java, f"-Dtries={TRIES_WHILE_LEADERS_ARE_KILLED}", "CuratorProgram"]
+    with cell(directory) as members, killed_leaders(members) as kills:
+        report = run_checks([*program, members.addresses, SUPER_PASSWORD], directory)
+    assert kills, "the program ended before a leader was killed"
+    return report
+
+
+@contextmanager
+def killed_leaders(members: CellProcesses) -> Iterator[list[int]]:
+    """In the block, kill the leader every so often and start it again at once. Yields the ports of those killed."""
+    ended = threading.Event()
+    killed: list[int] = []
+    errors: list[Exception] = []
+
+    def kill_leaders() -> None:
+        try:
+            while not ended.wait(KILL_INTERVAL_S):
+                leader = members.leader()
+                leader.kill()
+                killed.append(leader.port)
+                leader.start()
+        except Exception as error:
+            errors.append(error)
+
+    killer = threading.Thread(target=kill_leaders)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        killer.join()
+    assert not errors, errors
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_curator_on_a_cell(cell_report: Report, name: str) -> None:
+    cell_report.expect_ok(name)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_curator_while_leaders_are_killed(troubled_report: Report, name: str) -> None:
+    troubled_report.expect_ok(name)
+
+
+@pytest.mark.parametrize("name", CHECKS)
 def test_curator(report: Report, name: str) -> None:
     report.expect_ok(name)
 
@@ -37,10 +101,18 @@ def test_curator(report: Report, name: str) -> None:
 @pytest.mark.parametrize("how", ["terminated", "killed"])
 def test_curator_keeps_its_session_over_a_restart(java: list[str], tmp_path: Path, how: str) -> None:
     with member(tmp_path) as server, Conversation([*java, "RestartProgram", server.address]) as program:
-        program.wait_for("^ready$")
+        program.wait_for("^ready ")
         if how == "killed":
             server.process.kill()
         else:
             server.process.stop()
         server.process.start()
+        program.wait_for("^ok$")
+
+
+def test_curator_keeps_its_session_when_its_member_is_killed(java: list[str], tmp_path: Path) -> None:
+    with cell(tmp_path) as members, Conversation([*java, "RestartProgram", members.addresses]) as program:
+        program.wait_for("^ready ")
+        port = program.heard[-1].split()[1]
+        next(each for each in members if str(each.port) == port).kill()
         program.wait_for("^ok$")

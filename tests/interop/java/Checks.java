@@ -9,7 +9,11 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Named checks, run one after another: prints `ok NAME` or `FAIL NAME: why` for each, and fails when one of them did. */
+/**
+ * Named checks, run one after another: prints `ok NAME` or `FAIL NAME: why` for each, and fails when one of them did.
+ * Where a failure may be due to what is done to the servers meanwhile, each has several tries: `again NAME: why` is
+ * printed before another one.
+ */
 final class Checks {
     /** How long one check may take before it counts as failed. */
     private static final long CHECK_TIMEOUT_MS = 60_000;
@@ -22,11 +26,19 @@ final class Checks {
     }
 
     private final Map<String, Check> checks = new LinkedHashMap<>();
+    private int tries = 1;
+    private Check cleanUp = () -> {};
 
     void add(String name, Check check) {
         if (checks.put(name, check) != null) {
             throw new IllegalArgumentException("two checks are named " + name);
         }
+    }
+
+    /** Gives each check so many tries, and cleans up before each but the first. */
+    void tries(int count, Check cleanUpBefore) {
+        tries = count;
+        cleanUp = cleanUpBefore;
     }
 
     /** Runs the checks named, or all of them when none is named; answers how many failed. */
@@ -37,6 +49,13 @@ final class Checks {
         for (String name : wanted) {
             Check check = checks.get(name);
             String why = check == null ? "no such check" : outcome(worker, check);
+            for (int left = tries; why != null && check != null && --left > 0;) {
+                System.out.println("again " + name + ": " + why);
+                why = outcome(worker, () -> {
+                    cleanUp.run();
+                    check.run();
+                });
+            }
             System.out.println(why == null ? "ok " + name : "FAIL " + name + ": " + why);
             failed += why == null ? 0 : 1;
         }

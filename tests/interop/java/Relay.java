@@ -5,20 +5,26 @@ import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 
-/** A TCP relay on a loopback port of its own in front of a server, so that a check can cut a client off and let it back in. */
+/**
+ * A TCP relay on a loopback port of its own in front of a cell, so that a check can cut a client off and let it back in.
+ * Each connection goes to the next one of the servers that accepts it.
+ */
 final class Relay implements Closeable {
-    private final String host;
-    private final int port;
+    private final List<String> servers;
+    private final AtomicInteger next = new AtomicInteger();
     private final ServerSocket listener;
     private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
     private volatile boolean connected = true;
 
-    Relay(String server) throws IOException {
-        host = server.substring(0, server.lastIndexOf(':'));
-        port = Integer.parseInt(server.substring(server.lastIndexOf(':') + 1));
+    /** The servers are HOST:PORT[,HOST:PORT ...]. */
+    Relay(String connectString) throws IOException {
+        servers = Arrays.asList(connectString.split(","));
         listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         start(this::accept);
     }
@@ -62,7 +68,7 @@ final class Relay implements Closeable {
 
     private void join(Socket client) {
         try {
-            Socket server = new Socket(host, port);
+            Socket server = connect();
             client.setTcpNoDelay(true);
             server.setTcpNoDelay(true);
             sockets.add(client);
@@ -75,6 +81,20 @@ final class Relay implements Closeable {
         } catch (IOException refused) {
             quietly(client);
         }
+    }
+
+    private Socket connect() throws IOException {
+        IOException refused = null;
+        for (int tried = 0; tried < servers.size(); tried++) {
+            String server = servers.get(Math.floorMod(next.getAndIncrement(), servers.size()));
+            int colon = server.lastIndexOf(':');
+            try {
+                return new Socket(server.substring(0, colon), Integer.parseInt(server.substring(colon + 1)));
+            } catch (IOException why) {
+                refused = why;
+            }
+        }
+        throw refused;
     }
 
     private void copy(Socket from, Socket to) {
