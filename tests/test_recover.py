@@ -1,0 +1,155 @@
+"""`znoded recover`: what the operator sees and may do, and a whole cell that goes on from one member."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.cell_processes import CellProcesses
+from tests.server_process import ServerProcess
+from znoded.command import main
+
+TOML = """
+[auth]
+super_digest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+[tree]
+reconfig = true
+[cell]
+heartbeat_ms = 20
+election_ms = 200
+"""
+PATIENCE_S = 20.0
+
+Captured = pytest.CaptureFixture[str]
+
+
+def table_of(member: ServerProcess) -> dict[int, str]:
+    """Member number -> peer address, as in its configuration."""
+    text = (member.data_dir.parent / "member.toml").read_text()
+    return {int(number): peer for number, peer in re.findall(r"cell\.members\.(\d)\]\npeer = \"([^\"]+)\"", text)}
+
+
+@contextmanager
+def client_of(member: ServerProcess, **options: object) -> Iterator[KazooClient]:
+    client = KazooClient(member.address, timeout=20, **options)
+    client.start(timeout=PATIENCE_S)
+    yield client
+    client.stop()
+    client.close()
+
+
+def wait_for(member: ServerProcess, line: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while line not in member.log_path.read_text():
+        assert time.monotonic() < deadline_s, f"there is no {line!r} in the log:\n{member.log_path.read_text()}"
+        time.sleep(0.05)
+
+
+def ended(member: ServerProcess) -> int:
+    """The exit status of a process that ends by itself."""
+    assert member._process is not None
+    member._process.wait(PATIENCE_S)
+    return member.stop()
+
+
+@pytest.mark.slow
+def test_a_cell_goes_on_from_one_member(tmp_path: Path, capsys: Captured) -> None:
+    cell = CellProcesses(tmp_path, lambda _number: TOML)
+    first, second, third = cell
+    with cell:
+        client = KazooClient(third.address, timeout=20)
+        client.start()
+        client.create("/kept", b"data")
+        client.create("/owned", ephemeral=True)
+        before = client.exists("/owned")
+        for member in cell:
+            member.kill()
+        path = str(third.data_dir)
+
+        assert main(["recover", path]) == 0
+        shown = capsys.readouterr().out
+        assert f"{path}: member 3, raft id 3, of cell " in shown
+        assert re.search(r"^last entry     index \d+ of term \d+$", shown, re.MULTILINE)
+        assert re.search(r"^last command   \d{4}-.* 0 h 0 min \d+ s ago$", shown, re.MULTILINE)
+        assert "1 sessions" in shown
+        assert f"  server.1={table_of(third)[1]}:" in shown
+        assert f"znoded recover {path} --give-up 1,2" in shown
+        meta = (third.data_dir / "meta").read_bytes()
+
+        assert main(["recover", path, "--give-up", "1"]) == 1
+        assert "the other members are 1,2, not 1" in capsys.readouterr().err
+        host, port = table_of(third)[2].split(":")
+        with socket.create_server((host, int(port))):
+            assert main(["recover", path, "--give-up", "1,2"]) == 1
+        assert f"something answers at {host}:{port}, where member 2 is" in capsys.readouterr().err
+        assert (third.data_dir / "meta").read_bytes() == meta
+
+        assert main(["recover", path, "--give-up", "2,1"]) == 0
+        assert "Member 3 is the only voter of a new cell" in capsys.readouterr().out
+        third.start()
+        wait_for(third, "was begun anew on")
+        assert cell.leader() is third
+        assert client.retry(client.get, "/kept")[0] == b"data"
+        assert client.exists("/owned").ephemeralOwner == before.ephemeralOwner == client.client_id[0]
+        assert client.set("/kept", b"new").mzxid > before.czxid
+        config, _stat = client.get("/zookeeper/config")
+        assert re.fullmatch(rb"server\.3=[^\n]+\nversion=[0-9a-f]+", config)
+        client.stop()
+        client.close()
+
+        # The old members come back with their disks: a majority of the old cell. It ends.
+        for member in (first, second):
+            member.launch()
+        for member in (first, second):
+            wait_for(member, "had member 3 go on without it. Empty the data directory of this member")
+            assert member.stop() == 1
+        wait_for(third, "refused: the other side says: member 3 is of cell")
+
+        with client_of(third, auth_data=[("digest", "super:test")]) as operator:
+            for member, number in ((first, 1), (second, 2)):
+                member.data_dir.rename(member.data_dir.with_name("old"))
+                peer = f"{table_of(third)[number]}:{9000 + number}"
+                operator.reconfig(joining=f"server.{number}={peer};{member.address}", leaving=None, new_members=None)
+                member.start()
+            with client_of(second) as other:
+                other.sync("/kept")
+                assert other.get("/kept")[0] == b"new"
+            third.kill()
+            assert cell.leader() in (first, second)
+
+
+def test_what_is_no_data_directory_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["recover", str(tmp_path / "nowhere")]) == 1
+    assert "is no data directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_directory_of_a_lone_member_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    with ServerProcess(tmp_path) as member:
+        assert main(["recover", str(member.data_dir)]) == 1
+        assert "is held by another process" in capsys.readouterr().err
+    assert main(["recover", str(member.data_dir)]) == 1
+    assert "belongs to a member that is alone" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_another_user_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    assert main(["recover", str(tmp_path)]) == 1
+    assert "run this as that user, as the member runs" in capsys.readouterr().err
+
+
+def test_a_cell_of_one_needs_no_recovery(tmp_path: Path, capsys: Captured) -> None:
+    cell = CellProcesses(tmp_path, lambda _number: TOML, size=1)
+    with cell:
+        cell.leader()
+    assert main(["recover", str(cell[0].data_dir), "--give-up", "2"]) == 1
+    assert "member 1 is the only voter: it needs nobody else, start it" in capsys.readouterr().err
