@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from tests.cell_drill.leaders import drill_leaders
+from tests.cell_drill.membership import drill_membership
 
 
 def main() -> None:
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0, help="how often the leader is killed")
     parser.add_argument("--pauses", type=int, default=0, help="how often the leader is stopped for 5 s")
     parser.add_argument("--cuts", type=int, default=0, help="how often the leader is cut off from the others")
+    parser.add_argument("--membership", type=int, default=0, help="how often members join and leave, all around")
     parser.add_argument("--base-port", type=int, default=26_000, help="the drill takes some of the 500 ports from here")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the order of faults")
     arguments = parser.parse_args()
@@ -35,7 +37,9 @@ def main() -> None:
     try:
         faults = {"kill": arguments.kills, "pause": arguments.pauses, "cut": arguments.cuts}
         if any(faults.values()):
-            asyncio.run(drill_leaders(directory, arguments.base_port, faults))
+            asyncio.run(drill_leaders(directory / "leaders", arguments.base_port, faults))
+        if arguments.membership:
+            asyncio.run(drill_membership(directory / "membership", arguments.base_port, arguments.membership))
     except BaseException as error:
         print(f"seed {arguments.seed}, data and logs in {directory}", file=sys.stderr)
         if isinstance(error, AssertionError):

@@ -15,6 +15,7 @@ PING_XID, AUTH_XID, SET_WATCHES_XID = -2, -4, -8
 SEQUENTIAL, EPHEMERAL_SEQUENTIAL = 2, 3
 PERSISTENT_RECURSIVE = 1
 NODE_CREATED, NODE_DATA_CHANGED = 1, 3
+NULL = struct.pack(">i", -1)
 STAT = struct.Struct(">qqqqiiiqiiq")
 _SPECIAL_XIDS = {PING: PING_XID, AUTH: AUTH_XID, SET_WATCHES2: SET_WATCHES_XID}
 
@@ -178,7 +179,9 @@ def set_watches_body(zxid: int, data_paths: list[bytes], recursive_paths: list[b
 
 
 def reconfig_body(joining: bytes, leaving: bytes) -> bytes:
-    return buffer(joining) + buffer(leaving) + buffer(b"") + struct.pack(">q", -1)
+    """Any version; what is empty is sent as null."""
+    parts = [buffer(part) if part else NULL for part in (joining, leaving)]
+    return b"".join(parts) + NULL + struct.pack(">q", -1)
 
 
 def auth_body(scheme: bytes, credential: bytes) -> bytes:
