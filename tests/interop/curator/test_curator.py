@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 CHECKS = check_names(HERE, "*Checks.java", r'checks\.add\("(\w+)"')
 KILL_INTERVAL_S = 10.0
 # A check may lose to a kill, as it would with any server: Curator does not know if what it sent was done. Not so often.
-TRIES_WHILE_LEADERS_ARE_KILLED = 4
+TRIES_WHILE_LEADERS_ARE_KILLED = 2
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
