@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +18,8 @@ LOOPBACK = "127.0.0.1"
 
 #: What the driver prints: requests, requests_per_s, p50_ms, p99_ms, max_ms, failed, driver_cpu_share and so on.
 Result = dict[str, Any]
+#: A loopback port, or those of several servers, over which the connections are spread.
+Ports = int | Sequence[int]
 
 
 class DriverError(Exception):
@@ -41,9 +44,9 @@ def build(name: str) -> Path:
     return program
 
 
-def load(port: int, mode: str, **options: float | str) -> Result:
-    """Run the driver in a mode against a loopback port, with its options by name (`warm_up=0` is `--warm-up 0`)."""
-    run = subprocess.run(_command(port, mode, options), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def load(ports: Ports, mode: str, **options: float | str) -> Result:
+    """Run the driver in a mode against loopback ports, with its options by name (`warm_up=0` is `--warm-up 0`)."""
+    run = subprocess.run(_command(ports, mode, options), capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if run.returncode != 0:
         raise DriverError(f"load {mode} {options}: {run.stderr.strip() or run.returncode}")
     result: Result = json.loads(run.stdout)
@@ -53,9 +56,9 @@ def load(port: int, mode: str, **options: float | str) -> Result:
 class BackgroundLoad:
     """A run of the driver beside something else: `finish` waits for its result, `end` makes it `hold` no longer."""
 
-    def __init__(self, port: int, mode: str, **options: float | str) -> None:
+    def __init__(self, ports: Ports, mode: str, **options: float | str) -> None:
         self._process = subprocess.Popen(
-            _command(port, mode, options),
+            _command(ports, mode, options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -111,6 +114,7 @@ class NullServer:
         self._process.communicate()
 
 
-def _command(port: int, mode: str, options: dict[str, float | str]) -> list[str]:
+def _command(ports: Ports, mode: str, options: dict[str, float | str]) -> list[str]:
     pairs = (pair for name, value in options.items() for pair in (f"--{name.replace('_', '-')}", str(value)))
-    return [str(build("load")), f"{LOOPBACK}:{port}", mode, *pairs]
+    addresses = ",".join(f"{LOOPBACK}:{port}" for port in ([ports] if isinstance(ports, int) else ports))
+    return [str(build("load")), addresses, mode, *pairs]

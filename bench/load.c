@@ -1,6 +1,8 @@
 /* load: drives a server of the ZooKeeper client protocol as hard as it answers, and reports what came back.
  *
- *   load HOST:PORT MODE [--option value ...]       prints one JSON line; exit 1 when a request failed or the server went away
+ *   load HOST:PORT[,HOST:PORT...] MODE [--option value ...]   prints one JSON line; exit 1 when a request failed or a server went away
+ *
+ * The connections are spread over the addresses, one after the other.
  *
  * Modes
  *   fill       create the parent, its directories and --keys znodes (what get, set, mixed and fanout use); those that exist stay
@@ -11,6 +13,8 @@
  *   fanout     every connection but one watches one key, the last one changes it; a round ends when all watchers have the event
  *   sessions   open --connections new sessions, --depth of them at a time
  *   hold       open --connections sessions, print the line, and keep them alive until standard input ends
+ *
+ * With --serializable 1 every session asks znoded, by its own means, for reads that its member answers without asking the others.
  *
  * Each connection keeps --depth requests in flight: it sends a new one for each reply. A duration runs from the moment a request is
  * handed to send() to the moment recv() has its reply, and counts if that moment lies in the measured time, which follows the warm-up.
@@ -42,6 +46,7 @@ enum {
     ERROR_NODE_EXISTS = -110,
     PERMISSION_ALL = 31,
     PASSWORD_BYTES = 16,
+    SERVERS_MOST = 16,
     PATH_AT = 16, /* in a request frame: behind its length, xid, op and the path's length */
 };
 
@@ -49,9 +54,10 @@ enum mode { FILL, GET, SET, MIXED, CREATE, FANOUT, SESSIONS, HOLD, MODES };
 static const char *const MODE_NAMES[MODES] = {"fill", "get", "set", "mixed", "create", "fanout", "sessions", "hold"};
 
 static struct {
-    struct sockaddr_in server;
+    struct sockaddr_in servers[SERVERS_MOST];
+    int server_count;
     enum mode mode;
-    double connections, depth, size, keys, seconds, warm_up, threads, reads, session_timeout_ms;
+    double connections, depth, size, keys, seconds, warm_up, threads, reads, session_timeout_ms, serializable;
     const char *prefix;
 } options = {.connections = 100, .depth = 1, .size = 100, .keys = 1000, .seconds = 5, .warm_up = 1, .threads = 1, .reads = 0.9,
              .session_timeout_ms = 30000, .prefix = "/bench"};
@@ -232,7 +238,8 @@ static void start_session(struct worker *w, struct connection *c) {
     if (c->fd < 0) die_errno("load: socket");
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     c->sent_ns[0] = now_ns();
-    if (connect(c->fd, (struct sockaddr *)&options.server, sizeof options.server) && errno != EINPROGRESS) die_errno("load: connect");
+    struct sockaddr_in *server = &options.servers[c->number % options.server_count];
+    if (connect(c->fd, (struct sockaddr *)server, sizeof *server) && errno != EINPROGRESS) die_errno("load: connect");
     put_int(&c->out, 4 + 8 + 4 + 8 + 4 + PASSWORD_BYTES + 1);
     put_int(&c->out, 0);  /* protocol version */
     put_long(&c->out, 0); /* last zxid seen */
@@ -248,12 +255,31 @@ static void record(struct worker *w, uint64_t since, uint64_t now) {
     if (now >= w->measure_from_ns && now < w->measure_until_ns) histogram_add(&w->latency, now - since);
 }
 
+static void on_open(struct worker *w, struct connection *c, uint64_t now) {
+    w->opening--;
+    record(w, c->sent_ns[0], now);
+}
+
+static void ask_for_serializable_reads(struct connection *c) {
+    size_t start = c->out.end - c->out.start;
+    append_header(c, AUTH_XID, OP_AUTH);
+    put_int(&c->out, 0); /* type, unused */
+    put_text(&c->out, "reads");
+    put_text(&c->out, "serializable");
+    store_int(c->out.bytes + c->out.start + start, (int32_t)(c->out.end - c->out.start - start - 4));
+}
+
 static void on_session(struct worker *w, struct connection *c, const uint8_t *payload, size_t payload_bytes, uint64_t now) {
     if (payload_bytes < CONNECT_REPLY_BYTES - 1 || load_int(payload + 4) <= 0) die("load: the server refused a session");
     c->has_session = true;
     c->pinged_ns = now;
-    w->opening--;
-    record(w, c->sent_ns[0], now);
+    if (options.serializable) ask_for_serializable_reads(c);
+    else on_open(w, c, now);
+}
+
+static void on_auth(struct worker *w, struct connection *c, const uint8_t *payload, uint64_t now) {
+    if (load_int(payload + 12)) die("load: the server knows no serializable reads");
+    on_open(w, c, now);
 }
 
 static void on_reply(struct worker *w, struct connection *c, const uint8_t *payload, uint64_t now) {
@@ -277,6 +303,8 @@ static void on_frame(struct worker *w, struct connection *c, const uint8_t *payl
     if (xid == NOTIFICATION_XID) {
         w->notified++;
         record(w, w->notified_from_ns, now);
+    } else if (xid == AUTH_XID) {
+        on_auth(w, c, payload, now);
     } else if (xid != PING_XID) {
         on_reply(w, c, payload, now);
     }
@@ -649,10 +677,26 @@ static void raise_file_limit(void) {
 
 _Noreturn static void usage(const char *why) {
     fprintf(stderr,
-            "load: %s\nusage: load HOST:PORT fill|get|set|mixed|create|fanout|sessions|hold [--connections 100] [--depth 1] [--size 100]\n"
-            "    [--keys 1000] [--seconds 5] [--warm-up 1] [--threads 1] [--reads 0.9] [--session-timeout-ms 30000] [--prefix /bench]\n",
+            "load: %s\nusage: load HOST:PORT[,HOST:PORT...] fill|get|set|mixed|create|fanout|sessions|hold [--connections 100] [--depth 1] [--size 100]\n"
+            "    [--keys 1000] [--seconds 5] [--warm-up 1] [--threads 1] [--reads 0.9] [--session-timeout-ms 30000] [--prefix /bench]\n"
+            "    [--serializable 0]\n",
             why);
     exit(2);
+}
+
+static void parse_addresses(const char *text) {
+    char host[64];
+    int port, length;
+    for (int i = 0;; i++) {
+        if (i == SERVERS_MOST) usage("too many addresses");
+        if (sscanf(text, "%63[0-9.]:%d%n", host, &port, &length) != 2) usage("an address has to be IPV4:PORT");
+        options.servers[i] = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+        if (inet_pton(AF_INET, host, &options.servers[i].sin_addr) != 1) usage("an address has to be IPV4:PORT");
+        options.server_count = i + 1;
+        text += length;
+        if (!*text) return;
+        if (*text++ != ',') usage("a comma belongs between two addresses");
+    }
 }
 
 static void parse_options(int argc, char **argv) {
@@ -662,13 +706,10 @@ static void parse_options(int argc, char **argv) {
         {"--seconds", &options.seconds, 0.1, 86400},         {"--warm-up", &options.warm_up, 0, 86400},
         {"--threads", &options.threads, 1, 64},              {"--reads", &options.reads, 0, 1},
         {"--session-timeout-ms", &options.session_timeout_ms, 1, INT32_MAX},
+        {"--serializable", &options.serializable, 0, 1},
     };
-    char host[64];
-    int port;
     if (argc < 3 || argc % 2 == 0) usage("an address, a mode and pairs of option and value");
-    if (sscanf(argv[1], "%63[0-9.]:%d", host, &port) != 2) usage("the address has to be IPV4:PORT");
-    options.server = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    if (inet_pton(AF_INET, host, &options.server.sin_addr) != 1) usage("the address has to be IPV4:PORT");
+    parse_addresses(argv[1]);
     for (options.mode = 0; options.mode < MODES && strcmp(argv[2], MODE_NAMES[options.mode]); options.mode++) {}
     if (options.mode == MODES) usage("an unknown mode");
     for (int i = 3; i < argc; i += 2) {

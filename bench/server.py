@@ -13,6 +13,7 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 POLL_INTERVAL_S = 0.01
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60
 LOG_LINES_SHOWN = 20
 
@@ -30,6 +31,8 @@ class Server:
     name: str
     #: The files of its checkpoints, as a glob pattern below `directory`.
     checkpoint_pattern: str
+    #: Its clients can ask for reads that a member answers without asking the others, where it would ask them.
+    knows_serializable = False
 
     def __init__(self, directory: Path, client_port: int, environment: dict[str, str]) -> None:
         self.directory = Path(directory).resolve()
@@ -48,8 +51,18 @@ class Server:
             raise ServerError(f"{self.name} is not running: call start() first")
         return self._process.pid
 
-    def start(self, timeout_s: float = 60.0) -> None:
+    @property
+    def ports(self) -> list[int]:
+        """Where clients reach it."""
+        return [self.client_port]
+
+    def start(self) -> None:
         """Start the process and return once it serves clients."""
+        self.launch()
+        self.wait_until_serving()
+
+    def launch(self) -> None:
+        """Start the process."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = self.prepare()
         with self.log_path.open("ab") as log:
@@ -62,21 +75,23 @@ class Server:
                 cwd=self.directory,
                 start_new_session=True,
             )
+
+    def wait_until_serving(self) -> None:
+        """Return once `srvr` names the server's mode, that is, once it serves clients; else kill it."""
         try:
-            self.wait_until_serving(timeout_s)
+            self._wait_until_serving()
         except BaseException:
             self.kill()
             raise
 
-    def wait_until_serving(self, timeout_s: float) -> None:
-        """Return once `srvr` names the server's mode, that is, once it serves clients."""
+    def _wait_until_serving(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + START_TIMEOUT_S
         while b"Mode: " not in four_letter_word(self.client_port, b"srvr"):
             if self._process.poll() is not None:
                 raise ServerError(f"{self.name} exited with {self._process.returncode}, see {self._log_end()}")
             if time.monotonic() > deadline:
-                raise ServerError(f"{self.name} does not serve after {timeout_s} s, see {self._log_end()}")
+                raise ServerError(f"{self.name} does not serve after {START_TIMEOUT_S} s, see {self._log_end()}")
             time.sleep(POLL_INTERVAL_S)
 
     def stop(self) -> None:

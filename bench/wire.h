@@ -16,9 +16,11 @@ enum {
     OP_GET_DATA = 4,
     OP_SET_DATA = 5,
     OP_PING = 11,
+    OP_AUTH = 100,
     OP_CLOSE_SESSION = -11,
     NOTIFICATION_XID = -1,
     PING_XID = -2,
+    AUTH_XID = -4,
     STAT_BYTES = 68,
     REPLY_HEADER_BYTES = 16, /* int xid, long zxid, int err */
     CONNECT_REPLY_BYTES = 37,

@@ -26,6 +26,7 @@ class Znoded(Server):
 
     name = "znoded"
     checkpoint_pattern = "data/state/*"
+    knows_serializable = True
 
     def __init__(self, directory: Path, client_port: int, admin_port: int) -> None:
         super().__init__(directory, client_port, {"PYTHONPATH": str(REPOSITORY)})
@@ -34,15 +35,17 @@ class Znoded(Server):
 
     def prepare(self) -> list[str]:
         config_path = self.directory / "znoded.toml"
-        config_path.write_text(
-            CONFIGURATION.format(
-                data_dir=json.dumps(str(self.data_dir)),
-                client_port=self.client_port,
-                admin_port=self.admin_port,
-                loopback=LOOPBACK,
-            )
-        )
+        config_path.write_text(self.configuration())
         return [twistd(), "--nodaemon", "--pidfile=", "znoded", "--config", str(config_path)]
+
+    def configuration(self) -> str:
+        """The text of its configuration file."""
+        return CONFIGURATION.format(
+            data_dir=json.dumps(str(self.data_dir)),
+            client_port=self.client_port,
+            admin_port=self.admin_port,
+            loopback=LOOPBACK,
+        )
 
 
 def twistd() -> str:

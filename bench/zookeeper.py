@@ -53,7 +53,7 @@ class ZooKeeper(Server):
     def prepare(self) -> list[str]:
         self.data_dir.mkdir(exist_ok=True)
         config_path = self.directory / "zoo.cfg"
-        config_path.write_text(CONFIGURATION.format(data_dir=self.data_dir, port=self.client_port, loopback=LOOPBACK))
+        config_path.write_text(self.configuration())
         return [
             java(),
             f"-Xmx{HEAP_MB}m",
@@ -63,6 +63,10 @@ class ZooKeeper(Server):
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(config_path),
         ]
+
+    def configuration(self) -> str:
+        """The text of its configuration file."""
+        return CONFIGURATION.format(data_dir=self.data_dir, port=self.client_port, loopback=LOOPBACK)
 
 
 def java() -> str:

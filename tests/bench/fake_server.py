@@ -9,18 +9,24 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
-CREATE, DELETE, GET_DATA, SET_DATA, PING, CLOSE_SESSION = 1, 2, 4, 5, 11, -11
+CREATE, DELETE, GET_DATA, SET_DATA, PING, AUTH, CLOSE_SESSION = 1, 2, 4, 5, 11, 100, -11
+AUTH_XID, AUTH_FAILED = -4, -115
+SERIALIZABLE_READS = bytes(4) + b"\0\0\0\x05reads" + b"\0\0\0\x0cserializable"
 NO_NODE, NODE_EXISTS = -101, -110
 STAT = bytes(68)
 
 
 class FakeServer:
-    """Keeps znodes in a dict and one-shot watches in a list. `requests` counts by op, `paths` are the znodes."""
+    """Keeps znodes in a dict and one-shot watches in a list. `requests` counts by op, `paths` are the znodes.
+
+    `knows_reads`: sessions can ask for serializable reads.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.requests: Counter[int] = Counter()
         self.sessions = 0
+        self.knows_reads = True
         self.pinged = threading.Event()
         self.paths: dict[bytes, bytes] = {b"/": b""}
         self.watchers: list[socketserver.StreamRequestHandler] = []
@@ -74,6 +80,10 @@ class FakeServer:
         self.requests[op] += 1
         if op == PING:
             self.pinged.set()
+        if op == AUTH:
+            assert payload == struct.pack(">ii", AUTH_XID, AUTH) + SERIALIZABLE_READS
+            self.send(connection, struct.pack(">iqi", xid, 0, 0 if self.knows_reads else AUTH_FAILED))
+            return
         error, body = (0, b"") if op in (PING, CLOSE_SESSION) else self.apply(connection, op, payload[8:])
         self.send(connection, struct.pack(">iqi", xid + self.xid_shift, 0, error) + (b"" if error else body))
         if op == SET_DATA:

@@ -12,7 +12,7 @@ import pytest
 
 from bench import driver
 from bench.driver import BackgroundLoad, DriverError, NullServer, load
-from tests.bench.fake_server import CLOSE_SESSION, CREATE, DELETE, GET_DATA, SET_DATA, FakeServer
+from tests.bench.fake_server import AUTH, CLOSE_SESSION, CREATE, DELETE, GET_DATA, SET_DATA, FakeServer
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc)")
 
@@ -56,6 +56,28 @@ def test_threads_share_the_keys_and_the_connections(server: FakeServer) -> None:
     result = load(server.port, "fill", keys=30, connections=5, threads=3)
     assert (result["requests"], server.sessions) == (30, 5)
     assert len(server.paths) == 1 + 2 + 30
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_connections_are_spread_over_all_servers(server: FakeServer, threads: int) -> None:
+    with FakeServer() as second, FakeServer() as third:
+        servers = (server, second, third)
+        ports = [each.port for each in servers]
+        result = load(ports, "sessions", connections=99, depth=10, threads=threads)
+        assert [each.sessions for each in servers] == [33, 33, 33]
+        assert result["requests"] == 99
+
+
+def test_every_session_asks_for_serializable_reads_before_it_reads(filled: FakeServer) -> None:
+    result = load(filled.port, "get", keys=5, connections=7, seconds=0.1, warm_up=0, serializable=1)
+    assert filled.requests[AUTH] == 7
+    assert result["requests"] > 0
+
+
+def test_a_server_without_serializable_reads_fails_the_run(filled: FakeServer) -> None:
+    filled.knows_reads = False
+    with pytest.raises(DriverError, match="knows no serializable reads"):
+        load(filled.port, "get", keys=5, connections=1, seconds=0.1, warm_up=0, serializable=1)
 
 
 @pytest.mark.parametrize(("mode", "op"), [("get", GET_DATA), ("set", SET_DATA)])
@@ -130,8 +152,16 @@ def test_nobody_listening_fails_the_run() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get"], ["127.0.0.1", "get"], ["127.0.0.1:1", "take"], ["127.0.0.1:1", "get", "--depth", "0"]],
-    ids=["no address", "no port", "no such mode", "no requests"],
+    [
+        ["get"],
+        ["127.0.0.1", "get"],
+        ["127.0.0.1:1,", "get"],
+        ["127.0.0.1:1;127.0.0.1:2", "get"],
+        [",".join(["127.0.0.1:1"] * 17), "get"],
+        ["127.0.0.1:1", "take"],
+        ["127.0.0.1:1", "get", "--depth", "0"],
+    ],
+    ids=["no address", "no port", "no second address", "no comma", "too many", "no such mode", "no requests"],
 )
 def test_a_wrong_command_line_explains_itself(arguments: list[str]) -> None:
     run = subprocess.run([driver.build("load"), *arguments], capture_output=True, text=True)
