@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.jute.factory import frame, i4, i8, request, string
-from tests.server.harness import Client, House, close, create, get_data, set_data
+from tests.server.harness import Client, House, close, create, get_data, ping, set_data
 from znoded.jute.ops import Op
+from znoded.tree.proposals import attach_session
+from znoded.tree.sessions import next_attach
 
+OTHER_MEMBER = 2
 EXPIRED = i4(0) + i4(0) + i8(0) + i4(16) + bytes(16)
 
 
@@ -196,3 +199,36 @@ def test_the_same_client_may_connect_again_and_again(house: House) -> None:
         client.drop()
         client = again
     assert len(house.member.admission) == 1
+
+
+def taken_over_elsewhere(house: House, client: Client) -> None:
+    """Another member of the cell takes the session of a client over."""
+    session = house.member.tree.sessions[client.session_id]
+    house.replica.propose([attach_session(0, session.id, next_attach(session.attach, OTHER_MEMBER), 10_000)])
+    house.replica.commit()
+
+
+def test_the_old_connection_of_a_session_that_moved_to_another_member_keeps_it_alive(house: House) -> None:
+    client = house.client()
+    taken_over_elsewhere(house, client)
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    live.heard_ms = 0
+    client.send(ping())
+    assert client.replies() == [(-2, 0)]
+    assert live.heard_ms > 0
+
+
+def test_the_old_connection_of_a_session_that_moved_to_another_member_is_closed_when_it_writes(house: House) -> None:
+    client = house.client()
+    taken_over_elsewhere(house, client)
+    client.send(set_data(1, b"/"))
+    assert client.transport.aborted
+
+
+def test_the_old_connection_of_a_session_that_moved_to_another_member_does_not_close_it(house: House) -> None:
+    client = house.client()
+    taken_over_elsewhere(house, client)
+    client.send(close(1))
+    house.replica.commit()
+    assert client.session_id in house.member.tree.sessions

@@ -164,6 +164,11 @@ class ClientConnection(Protocol):
         transport: Any = self.transport
         transport.abortConnection()
 
+    @property
+    def owns_session(self) -> bool:
+        """Whether its session is its own, and was not taken over by another connection."""
+        return self.live is not None and self.live.connection is self
+
     def forbid_writes(self) -> None:
         """From now on it may read only."""
         self.writes = NO_WRITES

@@ -169,9 +169,12 @@ class Handshake:
         self._let_in(live, session.password)
 
     def _part(self, live: LiveSession, connection: ClientConnection, attach: int) -> None:
-        """The session goes on without this connection. One that another member took may read on, as in ZooKeeper."""
+        """The session goes on without this connection. One that another member took may read on, as in ZooKeeper.
+
+        It still keeps the session alive: the client may never have heard of the other connection, as when it gave up
+        on a member that was cut off, and whose wish to take the session over came through later.
+        """
         live.connection = None
-        connection.live = None
         connection.forbid_writes()
         if attach_member(attach) == self._member.config.member or connection.pending:
             connection.abort()

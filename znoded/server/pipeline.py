@@ -305,7 +305,7 @@ class Pipeline:
             self._close_session(connection, xid)
         elif op in NOT_READ_ONLY and connection.is_read_only:
             self._refuse(connection, xid, ErrorCode.NOT_READ_ONLY)
-        elif op in CHANGES and connection.live is None:
+        elif op in CHANGES and not connection.owns_session:
             connection.abort()  # its session has moved on to another member
         elif op == Op.RECONFIG and self._member.replica.writable:
             self._reconfig(connection, xid, record)
@@ -405,10 +405,11 @@ class Pipeline:
         if connection.is_read_only:
             self._in_turn(connection, xid, _send_last, reply_frame(xid, self._tree.zxid, ErrorCode.OK))
             return
-        if connection.live is None or not self._member.replica.writable:
+        live = connection.live
+        if live is None or not connection.owns_session or not self._member.replica.writable:
             self._refuse(connection, xid, ErrorCode.SYSTEM_ERROR)
             return
-        connection.live.closing = True
+        live.closing = True
         connection.waiting().append((xid, None, time.monotonic()))
         now_ms = int(time.time() * 1000)
         connection.sequence += 1
