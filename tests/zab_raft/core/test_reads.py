@@ -8,6 +8,7 @@ from tests.zab_raft.core.cell import Cell
 from znoded.zab_raft.core.conf_change import ChangeKind, ConfChange, Step, StepKind
 from znoded.zab_raft.core.errors import InvariantBroken, Reason, Refused
 from znoded.zab_raft.core.messages import (
+    NOBODY,
     AppendRequest,
     AppendResponse,
     Heartbeat,
@@ -183,6 +184,16 @@ def test_r5_a_followers_reads_fail_with_its_leader() -> None:
     with pytest.raises(Refused) as refused:
         cell[2].read_index(8)
     assert refused.value.reason is Reason.NO_LEADER
+
+
+def test_r5_a_learners_reads_fail_when_its_leader_is_silent() -> None:
+    cell = Cell([1, 2], learners=[3])
+    cell.elect(1)
+    read(cell, 3, 7)
+    cell.take()
+    cell.tick(3, 20)
+    assert cell.members[3].failed_reads == [7]
+    assert cell[3].leader == NOBODY
 
 
 def test_r5_who_does_not_lead_any_more_refuses_a_followers_read() -> None:

@@ -128,6 +128,8 @@ class Raft:
         self._election_elapsed += 1
         if self._election_elapsed >= self._election_timeout:
             self.campaign()
+            if not self.election:
+                self.become_follower(self.term, NOBODY)  # who may not stand has to know, too, that it has no leader
         self._repeat_read_request()
 
     def campaign(self) -> None:
