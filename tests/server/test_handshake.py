@@ -7,7 +7,7 @@ import pytest
 from tests.jute.factory import frame, i4, i8, request, string
 from tests.server.harness import Client, House, close, create, get_data, ping, set_data
 from znoded.jute.ops import Op
-from znoded.tree.proposals import attach_session
+from znoded.tree.proposals import attach_session, expire_session
 from znoded.tree.sessions import next_attach
 
 OTHER_MEMBER = 2
@@ -232,3 +232,33 @@ def test_the_old_connection_of_a_session_that_moved_to_another_member_does_not_c
     client.send(close(1))
     house.replica.commit()
     assert client.session_id in house.member.tree.sessions
+
+
+def test_the_old_connection_of_a_session_that_moved_to_another_member_ends_with_it(house: House) -> None:
+    client = house.client()
+    taken_over_elsewhere(house, client)
+    session = house.member.tree.sessions[client.session_id]
+    house.replica.propose([expire_session(0, session.id, session.attach, house.member.tree.term)])
+    house.replica.commit()
+    assert client.transport.aborted
+
+
+def test_the_old_connection_of_a_session_that_moved_away_and_came_back_is_closed(house: House) -> None:
+    client = house.client()
+    taken_over_elsewhere(house, client)
+    again = house.connect()
+    again.resume(client.session_id, client.password)
+    again.established()
+    assert client.transport.aborted
+    client.drop()
+    again.send(ping())
+    assert again.replies() == [(-2, 0)]
+
+
+def test_an_old_connection_that_goes_away_leaves_its_session_alone(house: House) -> None:
+    client = house.client()
+    taken_over_elsewhere(house, client)
+    client.drop()
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    assert live.former is None

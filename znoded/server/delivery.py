@@ -172,6 +172,8 @@ class Delivery:
         """Answer the client that closed its session; one whose session expired is closed mutely, as ZooKeeper does."""
         member = self._member
         live = member.sessions.remove(session_id)
+        if live is not None and live.former is not None:
+            live.former.abort()
         if live is None or live.connection is None:
             return
         connection = live.connection

@@ -161,6 +161,8 @@ class Handshake:
             elif connection is not None:
                 connection.abort()  # another one was later; its client comes back, if it still wants the session
             return
+        if live.former is not None:
+            live.former.abort()
         if live.connection is not None:
             self._part(live, live.connection, attach)
         session = member.tree.sessions[session_id]
@@ -178,6 +180,8 @@ class Handshake:
         connection.forbid_writes()
         if attach_member(attach) == self._member.config.member or connection.pending:
             connection.abort()
+        else:
+            live.former = connection
 
     def _turn_away(self, connection: ClientConnection) -> None:
         """The session is gone, or never was this client's."""

@@ -343,6 +343,8 @@ class Member:
         live = connection.live
         if live is not None and live.connection is connection:
             live.connection = None
+        elif live is not None and live.former is connection:
+            live.former = None
 
     def cut_off(self, connection: ClientConnection, why: str) -> None:
         """Close a connection that broke a rule or met a limit."""

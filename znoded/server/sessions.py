@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 class LiveSession:
     """What a member knows of a session beyond the replicated state."""
 
-    __slots__ = ("attach", "attach_asked", "bucket_ms", "closing", "connection", "heard_ms", "session_id", "timeout_ms")
+    __slots__ = (
+        "attach", "attach_asked", "bucket_ms", "closing", "connection", "former", "heard_ms", "session_id",
+        "timeout_ms",
+    )  # fmt: skip
 
     def __init__(self, session_id: int, timeout_ms: int, heard_ms: int, attach: int) -> None:
         self.session_id = session_id
@@ -25,6 +28,7 @@ class LiveSession:
         self.attach = attach
         self.attach_asked = attach  # the greatest that a connection here asked for
         self.connection: ClientConnection | None = None
+        self.former: ClientConnection | None = None  # one that reads on, although another member has the session
         self.closing = False
         self.bucket_ms = 0  # the one bucket whose entry for this session counts
 
