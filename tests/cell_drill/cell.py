@@ -31,10 +31,10 @@ election_ms = 200
 class Member(ServerProcess):
     """One member. Others reach it at `peer_port`, which leads to where it listens unless the network is cut."""
 
-    def __init__(self, directory: Path, number: int, base_port: int, extra_toml: str) -> None:
+    def __init__(self, directory: Path, number: int, base_port: int, extra_toml: str, is_cuttable: bool) -> None:
         self.number = number
         self.listen_port = base_port + 200 + number
-        self.peer_port = base_port + 300 + number
+        self.peer_port = base_port + 300 + number if is_cuttable else self.listen_port
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(directory, port=base_port + number)
         self.admin_port = base_port + 100 + number
@@ -65,12 +65,24 @@ class Member(ServerProcess):
 
 
 class DrillCell:
-    """`size` members that begin as a cell of `founders`. To be used as an asynchronous context manager."""
+    """`size` members that begin as a cell of `founders`. To be used as an asynchronous context manager.
 
-    def __init__(self, directory: Path, base_port: int, size: int = 3, founders: int = 3, extra_toml: str = "") -> None:
+    `extra_toml` goes on in their table `[cell]`. What cannot be cut has no proxies between its members.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        base_port: int,
+        size: int = 3,
+        founders: int = 3,
+        extra_toml: str = "",
+        is_cuttable: bool = True,
+    ) -> None:
         numbers = range(1, size + 1)
         self.members = {
-            number: Member(directory / f"member-{number}", number, base_port, extra_toml) for number in numbers
+            number: Member(directory / f"member-{number}", number, base_port, extra_toml, is_cuttable)
+            for number in numbers
         }
         self.network = Network()
         self._founders = [self.members[number] for number in numbers[:founders]]
@@ -86,7 +98,8 @@ class DrillCell:
 
     async def __aenter__(self) -> DrillCell:
         for member in self.members.values():
-            await self.network.serve(member.number, member.peer_port, member.listen_port)
+            if member.peer_port != member.listen_port:
+                await self.network.serve(member.number, member.peer_port, member.listen_port)
             member.configure(self._founders)
         try:
             for member in self._founders:

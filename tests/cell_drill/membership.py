@@ -126,6 +126,6 @@ class Changes:
                     logged = member.log_path.read_text()[logged_before:]
                     await asyncio.sleep(0.1)
         except TimeoutError:
-            raise AssertionError(f"member {member.number} is not kept out, or does not log {reason!r}: {logged}") from None
+            raise AssertionError(f"member {member.number} must be kept out, and say {reason!r}: {logged}") from None
         await asyncio.to_thread(member.kill)
         member.wipe()
