@@ -120,8 +120,19 @@ def test_a_session_being_closed_cannot_be_resumed(house: House) -> None:
     client = house.client()
     client.send(close(1))
     again = house.connect()
-    again.shake(client.session_id, client.password)
+    again.resume(client.session_id, client.password)
     assert again.frames() == [EXPIRED + b"\0"]
+
+
+def test_a_session_whose_end_is_decided_but_not_made_may_be_taken_over(house: House) -> None:
+    """The leader that decided so may have been replaced, and then the session lives on."""
+    client = house.client()
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    live.closing = True
+    again = house.connect()
+    again.resume(client.session_id, client.password)
+    assert again.established() == 10_000
 
 
 def test_a_taken_over_connection_that_still_waits_is_closed(house: House) -> None:
@@ -204,7 +215,7 @@ def test_the_same_client_may_connect_again_and_again(house: House) -> None:
 def taken_over_elsewhere(house: House, client: Client) -> None:
     """Another member of the cell takes the session of a client over."""
     session = house.member.tree.sessions[client.session_id]
-    house.replica.propose([attach_session(0, session.id, next_attach(session.attach, OTHER_MEMBER), 10_000)])
+    house.replica.propose([attach_session(0, session.id, next_attach(session.attach, OTHER_MEMBER, 0), 10_000)])
     house.replica.commit()
 
 

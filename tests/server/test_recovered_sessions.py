@@ -6,8 +6,12 @@ from unittest import mock
 
 import pytest
 
+from tests.jute.factory import i4
 from tests.server import harness
-from tests.server.harness import Client, HandReplica, House, close, create
+from tests.server.harness import Client, HandReplica, House, close, create, set_data
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import Op
+from znoded.tree.commands import HEAD, encode_command
 
 
 class RecordedReplica(HandReplica):
@@ -83,3 +87,28 @@ def test_a_session_id_is_not_given_out_again_when_the_clock_was_set_back() -> No
         before.replica.commit()
         after = House()
         assert after.client().session_id != first.session_id
+
+
+@pytest.mark.parametrize("mark", [0, 0xFFFFFF])
+def test_what_the_last_process_proposed_is_not_taken_for_this_ones(mark: int) -> None:
+    """It is still on its way to the leader when its member is back, and the client too."""
+    before = House()
+    owner = before.client()
+    lost = before.connect()
+    lost.shake(owner.session_id, owner.password)
+    (attach,) = before.replica.collected
+    time_ms, session_id, number, *_ = HEAD.unpack_from(attach)
+    write = encode_command(time_ms, session_id, number, 1, Op.CREATE, b"", create(0, b"/lost")[12:])
+
+    after = House()
+    after.member.handshake._mark = mark
+    client = after.connect()
+    client.shake(owner.session_id, owner.password)
+    after.replica.collected.insert(0, attach)
+    after.replica.commit()
+    client.send(set_data(1, b"/nothing"))
+    after.replica.collected.insert(0, write)
+    after.replica.commit()
+    # The greater mark has the session. The other one's client is sent away, and may come again.
+    assert client.transport.aborted == (mark == 0)
+    assert [frame[12:16] for frame in client.frames()[1:]] == ([] if mark == 0 else [i4(ErrorCode.NO_NODE)])

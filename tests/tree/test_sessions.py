@@ -122,13 +122,13 @@ def test_the_old_connection_is_refused_once_the_new_one_is_there(house: World, c
 
 def test_a_session_that_is_gone_is_not_taken_over(house: World, client: Client) -> None:
     client.send(Op.CLOSE_SESSION, b"")
-    attach = next_attach(client.attach, 1)
+    attach = next_attach(client.attach, 1, 0)
     assert house.apply(attach_session(house.now_ms, client.id, attach, 4000))[0] == ErrorCode.SESSION_EXPIRED
 
 
 def test_of_two_connections_the_later_attach_has_the_session(house: World, client: Client) -> None:
     """Whatever order the log has them in; and the same one again changes nothing."""
-    first, second = next_attach(client.attach, 1), next_attach(client.attach, 2)
+    first, second = next_attach(client.attach, 1, 0), next_attach(client.attach, 2, 0)
     assert house.apply(attach_session(house.now_ms, client.id, second, 6000))[0] == 0
     for refused in (first, second):
         assert house.apply(attach_session(house.now_ms, client.id, refused, 4000))[0] == MOVED

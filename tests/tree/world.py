@@ -130,7 +130,7 @@ class Client:
     def reconnect(self) -> None:
         """Take the session over by a new connection, if there is a session."""
         session = self.house.tree.sessions.get(self.id)
-        self.attach = next_attach(session.attach if session else 0, MEMBER)
+        self.attach = next_attach(session.attach if session else 0, MEMBER, 0)
         self.sequence = 0
         if session:
             assert self.house.apply(attach_session(self.house.now_ms, self.id, self.attach, TIMEOUT_MS)) == (0, b"")

@@ -18,7 +18,7 @@ from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
 from znoded.server.sessions import LiveSession
 from znoded.tree.proposals import attach_session, new_session
-from znoded.tree.sessions import PASSWORD_BYTES, attach_member, next_attach
+from znoded.tree.sessions import MARK_BITS, PASSWORD_BYTES, attach_member, next_attach
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
@@ -33,6 +33,7 @@ class Handshake:
 
     def __init__(self, member: Member) -> None:
         self._member = member
+        self._mark = int.from_bytes(secrets.token_bytes(MARK_BITS // 8))
         #: Connections that wait for a session, by its id and their attach: its command is on its way through the log.
         self._opening: dict[tuple[int, int], ClientConnection] = {}
 
@@ -117,12 +118,15 @@ class Handshake:
             member.cut_off(connection, f"there are {len(member.sessions)} sessions already (limits.sessions)")
             return
         session_id = member.next_session_id()
-        attach = next_attach(0, member.config.member)
+        attach = self._next_attach(0)
         if not member.propose(new_session(int(time.time() * 1000), session_id, attach, timeout_ms, None)):
             connection.abort()
             return
         connection.state = State.OPENING
         self._opening[session_id, attach] = connection
+
+    def _next_attach(self, attach: int) -> int:
+        return next_attach(attach, self._member.config.member, self._mark)
 
     def session_created(self, session_id: int, attach: int) -> None:
         """A new session came out of the log: watch over it, and let its client in if it waits here."""
@@ -138,11 +142,11 @@ class Handshake:
         # The password is checked before anything else is touched: a wrong one must not disturb the owner of the
         # session.
         password = request.password or b""
-        if session is None or live is None or live.closing or not hmac.compare_digest(session.password, password):
+        if session is None or live is None or not hmac.compare_digest(session.password, password):
             self._turn_away(connection)
             return
         # What the session sent on its old connection takes effect before anything it sends on this one, or never.
-        live.attach_asked = attach = next_attach(max(session.attach, live.attach_asked), member.config.member)
+        live.attach_asked = attach = self._next_attach(max(session.attach, live.attach_asked))
         if not member.propose(attach_session(int(time.time() * 1000), session.id, attach, timeout_ms)):
             connection.abort()
             return

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 PASSWORD_BYTES = 16
-#: The low bits of an attach, which tell the member that the connection came to.
+#: The low bits of an attach, which tell the member that the connection came to, and those above, which are its mark.
 MEMBER_BITS = 8
+MARK_BITS = 24
 #: The low bits of a session id, which count; the byte above them is the member's number.
 SESSION_NUMBER_BITS = 56
 
@@ -59,13 +60,14 @@ def session_number(session_id: int) -> int:
     return session_id & (1 << SESSION_NUMBER_BITS) - 1
 
 
-def next_attach(attach: int, member: int) -> int:
+def next_attach(attach: int, member: int, mark: int) -> int:
     """What a connection to `member` takes a session over with, `attach` being the greatest known there.
 
     No two members make the same one, and of two connections that want a session at the same time, the first or the
-    greater gets it.
+    greater gets it. `mark` is a random number that the member's process drew when it began: what an earlier one
+    proposed may be on its way still, and must not be taken for this one's.
     """
-    return ((attach >> MEMBER_BITS) + 1) << MEMBER_BITS | member
+    return ((attach >> MARK_BITS + MEMBER_BITS) + 1) << MARK_BITS + MEMBER_BITS | mark << MEMBER_BITS | member
 
 
 def attach_member(attach: int) -> int:
