@@ -8,9 +8,10 @@ import pytest
 
 from tests.jute.factory import i4
 from tests.server import harness
-from tests.server.harness import Client, HandReplica, House, close, create, set_data
+from tests.server.harness import Client, HandReplica, House, close, create, ping, set_data
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
+from znoded.server.housekeeping import HEARING_S
 from znoded.tree.commands import HEAD, encode_command
 
 
@@ -44,6 +45,7 @@ def pass_time(house: House, time_ms: int) -> None:
     house.member.monotonic_ms = lambda: now_ms  # type: ignore[method-assign]
     house.member._housekeeping._last_tick_ms = now_ms
     house.member._housekeeping._end_silent_sessions()
+    house.clock.advance(HEARING_S)
     house.replica.commit()
 
 
@@ -112,3 +114,20 @@ def test_what_the_last_process_proposed_is_not_taken_for_this_ones(mark: int) ->
     # The greater mark has the session. The other one's client is sent away, and may come again.
     assert client.transport.aborted == (mark == 0)
     assert [frame[12:16] for frame in client.frames()[1:]] == ([] if mark == 0 else [i4(ErrorCode.NO_NODE)])
+
+
+def test_a_client_that_was_not_served_in_time_is_heard_before_its_session_ends() -> None:
+    """The process was busy or stopped, and what clients sent meanwhile is served after the timer."""
+    house = House()
+    client = house.client(timeout_ms=4_000)
+    now_ms = house.member.monotonic_ms() + 7_000
+    with (
+        mock.patch.object(house.member, "monotonic_ms", return_value=now_ms),
+        mock.patch("time.monotonic", return_value=now_ms / 1000),
+    ):
+        house.member._housekeeping._last_tick_ms = now_ms
+        house.member._housekeeping._end_silent_sessions()
+        client.send(ping())
+        house.clock.advance(HEARING_S)
+        house.replica.commit()
+    assert client.session_id in house.member.tree.sessions

@@ -95,6 +95,26 @@ def test_after_a_pause_everybody_gets_a_full_timeout() -> None:
     assert ended(sessions, 52_000) == [1]
 
 
+def test_a_member_that_does_not_end_sessions_forgets_those_that_ended() -> None:
+    sessions = tracker()
+    for session_id in range(10):
+        sessions.add(session_id, 1500, 0, 0)
+        sessions.remove(session_id)
+    sessions.pass_over(60_000)
+    assert not sessions._buckets
+    assert not sessions._overdue
+
+
+def test_a_member_that_begins_to_end_sessions_has_them_all() -> None:
+    sessions = tracker()
+    sessions.add(1, 1500, 0, 0)
+    for now_ms in range(1000, 60_001, 1000):
+        sessions.pass_over(now_ms)
+    sessions.grant_all(60_500)
+    assert ended(sessions, 62_000) == []
+    assert ended(sessions, 63_000) == [1]
+
+
 def test_the_buckets_of_the_word_dump() -> None:
     sessions = tracker()
     sessions.add(1, 1500, 0, 0)

@@ -19,6 +19,8 @@ EXPIRIES_PER_TICK = 2_000
 #: The same for nodes swept per round.
 SWEEPS_PER_ROUND = 10_000
 LOBBY_CHECK_S = 1.0
+#: Who seems to be silent may have been heard already, and not served, by a process that was busy or stopped until now.
+HEARING_S = 0.1
 
 log = Logger()
 
@@ -28,7 +30,9 @@ class Housekeeping:
 
     def __init__(self, member: Member, reactor: Any) -> None:
         self._member = member
+        self._reactor = reactor
         self._last_tick_ms = 0
+        self._ending: Any = None
         tree = member.config.tree
         self._timers = (
             (LoopingCall(self._end_silent_sessions), member.config.tick_ms / 1000),
@@ -49,6 +53,8 @@ class Housekeeping:
         for timer, _ in self._timers:
             if timer.running:
                 timer.stop()
+        if self._ending is not None and self._ending.active():
+            self._ending.cancel()
 
     def _end_silent_sessions(self) -> None:
         member = self._member
@@ -59,7 +65,13 @@ class Housekeeping:
             # The process was paused, so it could not hear its clients: nobody's silence counts.
             log.warn("the clock jumped by {gap_ms} ms; every session gets its full timeout again", gap_ms=gap_ms)
             member.sessions.grant_all(now_ms)
-            return
+        elif member.ends_sessions:
+            self._ending = self._reactor.callLater(HEARING_S, self._end_those_silent_at, now_ms)
+        else:
+            member.sessions.pass_over(now_ms)
+
+    def _end_those_silent_at(self, now_ms: int) -> None:
+        member = self._member
         if not member.ends_sessions:
             return
         time_ms = int(time.time() * 1000)

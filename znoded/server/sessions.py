@@ -60,7 +60,7 @@ class SessionTracker:
         """Start to watch over a session, with its full timeout ahead of it."""
         live = LiveSession(session_id, timeout_ms, now_ms, attach)
         self._sessions[session_id] = live
-        self._put(live)
+        self._put(live, now_ms)
         return live
 
     def renew(self, live: LiveSession, timeout_ms: int, now_ms: int) -> None:
@@ -68,7 +68,7 @@ class SessionTracker:
         live.heard_ms = now_ms
         if timeout_ms < live.timeout_ms:
             live.timeout_ms = timeout_ms
-            self._put(live)  # its old bucket would be too late
+            self._put(live, now_ms)  # its old bucket would be too late
         live.timeout_ms = timeout_ms
 
     def remove(self, session_id: int) -> LiveSession | None:
@@ -83,22 +83,33 @@ class SessionTracker:
 
     def due(self, now_ms: int, limit: int) -> list[LiveSession]:
         """At most `limit` sessions whose time is up at `now_ms`. Each is marked closing and given out once."""
-        while self._next_bucket_ms <= now_ms:
-            bucket_ms = self._next_bucket_ms
-            self._overdue += [live for live in self._buckets.pop(bucket_ms, ()) if live.bucket_ms == bucket_ms]
-            self._next_bucket_ms += self._tick_ms
+        self._empty_buckets(now_ms)
         ended: list[LiveSession] = []
         while self._overdue and len(ended) < limit:
             live = self._overdue.pop()
             if live.closing or self._sessions.get(live.session_id) is not live:
                 continue
             if self._deadline_ms(live) > now_ms:
-                self._put(live)
+                self._put(live, live.heard_ms)
                 continue
             live.closing = True
             ended.append(live)
         self.expired_count += len(ended)
         return ended
+
+    def pass_over(self, now_ms: int) -> None:
+        """Another member ends sessions: look at those whose time may be up after another timeout, and end none."""
+        self._empty_buckets(now_ms)
+        overdue, self._overdue = self._overdue, []
+        for live in overdue:
+            if not live.closing and self._sessions.get(live.session_id) is live:
+                self._put(live, now_ms)
+
+    def _empty_buckets(self, now_ms: int) -> None:
+        while self._next_bucket_ms <= now_ms:
+            bucket_ms = self._next_bucket_ms
+            self._overdue += [live for live in self._buckets.pop(bucket_ms, ()) if live.bucket_ms == bucket_ms]
+            self._next_bucket_ms += self._tick_ms
 
     def reopen(self, ended: Iterable[LiveSession]) -> None:
         """The end of these sessions could not be proposed: they come due again."""
@@ -125,6 +136,6 @@ class SessionTracker:
     def _deadline_ms(self, live: LiveSession) -> int:
         return self._boundary_after(live.heard_ms + live.timeout_ms)
 
-    def _put(self, live: LiveSession) -> None:
-        live.bucket_ms = max(self._deadline_ms(live), self._next_bucket_ms)
+    def _put(self, live: LiveSession, silent_since_ms: int) -> None:
+        live.bucket_ms = max(self._boundary_after(silent_since_ms + live.timeout_ms), self._next_bucket_ms)
         self._buckets.setdefault(live.bucket_ms, []).append(live)
