@@ -273,6 +273,18 @@ def test_a_read_that_waits_for_a_slow_client_does_not_see_the_clients_next_write
     assert [frame[16:23] for frame in frames[1::2]] == [string(b"one"), string(b"two")]
 
 
+def test_a_request_that_takes_long_behind_what_a_slow_client_did_not_take_is_answered(
+    house: House, client: Client
+) -> None:
+    count_all = request(4, Op.GET_ALL_CHILDREN_NUMBER, string(b"/"))
+    client.send(set_data(2, b"/a"), get_data(3, b"/a"), count_all)
+    client.transport.block()
+    house.replica.commit()
+    client.transport.unblock()
+    house.clock.advance(0)
+    assert client.replies() == [(2, 0), (3, 0), (4, 0)]
+
+
 def test_a_slow_client_that_goes_away_leaves_nothing_behind(house: House, client: Client) -> None:
     client.send(set_data(2, b"/a"), get_data(3, b"/a"))
     client.transport.block()

@@ -259,7 +259,8 @@ class ClientConnection(Protocol):
             self.flush()
         if self.pending:
             self.member.pipeline.answer_waiting(self)
-            self.flush()
+            self.member.delivery.flush_later(self)
+            self.member.delivery.flush()
         self.go_on()
 
     # ---- out
