@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from znoded.config import Config
 from znoded.config_values import read_secret
 from znoded.jute.primitives import Reader
-from znoded.server.connection import ClientConnection
+from znoded.server.connection import ClientConnection, State
 from znoded.server.member import Member, storage_options
 from znoded.server.membership import (
     CellRoster,
@@ -150,7 +150,7 @@ class CellMember(Member):
         """Tell the leader whose clients were heard since the last time; and see if there still is one."""
         now_ms = self.monotonic_ms()
         self._look_for_leader(now_ms)
-        if self.cell.leads or not self.cell.has_leader:
+        if self.cell.leads or not self.cell.reaches_leader:
             return
         heard = [
             connection.session_id
@@ -171,16 +171,20 @@ class CellMember(Member):
                 live.heard_ms = now_ms
 
     def _look_for_leader(self, now_ms: int) -> None:
-        if self.cell.has_leader:
+        """A leader that is heard and cannot be told anything is as good as none: no write or read gets anywhere."""
+        if self.cell.reaches_leader:
             self._leaderless_since_ms = None
+            if self._is_cut_off:
+                self._is_cut_off = False
+                self._abort_clients(lambda connection: connection.is_read_only)
             return
         if self._leaderless_since_ms is None:
             self._leaderless_since_ms = now_ms
         patience_ms = LEADERLESS_ELECTIONS * self.config.cell.election_ms + self.config.tick_ms
         if not self._is_cut_off and now_ms - self._leaderless_since_ms > patience_ms:
             self._is_cut_off = True
-            log.warn("There is no leader for {ms} ms: clients are sent away", ms=now_ms - self._leaderless_since_ms)
-            self._abort_clients(lambda connection: not connection.is_serializable)
+            log.warn("No leader was reached for {ms} ms: clients are sent away", ms=now_ms - self._leaderless_since_ms)
+            self._abort_clients(lambda connection: not connection.is_serializable or connection.state is State.OPENING)
 
     def _abort_clients(self, are_meant: Callable[[ClientConnection], bool]) -> None:
         for connection in self.admission:
@@ -204,14 +208,12 @@ class CellMember(Member):
     def leader_changed(self, leader: int, term: int) -> None:
         if leader:
             log.info("Member {leader} leads in term {term}", leader=leader, term=term)
-            self._leaderless_since_ms = None
-            if self._is_cut_off:
-                self._is_cut_off = False
-                self._abort_clients(lambda connection: connection.is_read_only)
+            self._look_for_leader(self.monotonic_ms())
 
     def load(self, read_table: Callable[[bytes], Iterable[tuple[bytes, bytes]]]) -> None:
         """CellMachine: a checkpoint, at the start or from the leader. Clients have to ask anew for what they watch."""
         self._abort_clients(lambda _connection: True)
+        self.handshake.forget_all()
         super().load(read_table)
         self.sessions.forget_all()
         self.track_sessions()

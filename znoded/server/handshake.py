@@ -37,6 +37,10 @@ class Handshake:
         #: Connections that wait for a session, by its id and their attach: its command is on its way through the log.
         self._opening: dict[tuple[int, int], ClientConnection] = {}
 
+    def forget_all(self) -> None:
+        """What would answer those that wait may have been applied unseen; they are closed."""
+        self._opening.clear()
+
     def consume(self, connection: ClientConnection, data: bytes) -> bytes:
         """Take the first frame from `data`, and return the rest; or have it kept, until the frame is whole."""
         if len(data) < 4:

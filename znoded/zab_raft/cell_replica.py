@@ -66,6 +66,11 @@ class CellReplica(CellDriver):
         return self._node is not None and self._node.leader != NOBODY
 
     @property
+    def reaches_leader(self) -> bool:
+        """There is a leader, and what is meant for it has a way there."""
+        return self._node is not None and self.has_leader and self._is_connected(self._node.leader)
+
+    @property
     def outstanding(self) -> int:
         """How many of the proposals made here are not applied yet."""
         return len(self._proposals.own)
@@ -146,6 +151,10 @@ class CellReplica(CellDriver):
         """
         index = self.applied_index
         while self._store.index < index:
+            if self._arrival:
+                raise CheckpointFailed(
+                    f"there is no backup in {path}: a snapshot of the leader is put in place just now"
+                )
             yield self._checkpointer.begin()
             if self._checkpointer.is_stuck:
                 raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")

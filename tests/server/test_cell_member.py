@@ -1,0 +1,112 @@
+"""A member of a cell and its clients, while the leader is there, cannot be reached, or is another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+
+from tests.server.harness import Client, HandReplica, House
+from znoded.config import parse
+from znoded.server import cell_member
+from znoded.server.cell_member import CellMember
+
+TICK_MS = 2_000
+PATIENCE_MS = 5_000
+CELL = {
+    "tick_ms": TICK_MS,
+    "cell": {"members": {str(n): {"peer": f"h{n}:1", "client": f"h{n}:2", "role": "voter"} for n in (1, 2, 3)}},
+}
+
+
+class FollowingReplica(HandReplica):
+    """One that follows a leader, which may be out of reach."""
+
+    leads = False
+    has_leader = True
+    reaches_leader = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.told: list[bytes] = []
+
+    def tell_leader(self, payload: bytes) -> None:
+        self.told.append(payload)
+
+
+class FollowersHouse(House):
+    """A follower and its clients."""
+
+    member: CellMember
+    replica: FollowingReplica
+
+    def __init__(self, **keys: Any) -> None:
+        self.clock = MemoryReactorClock()
+        self.member = CellMember(parse({**CELL, **keys}), self.clock)
+        self.replica = self.member.replica  # type: ignore[assignment]
+        self.now_ms = 1_000_000
+        self.member.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
+        self.member.start()
+
+    def pass_time(self, time_ms: int) -> None:
+        """Let reports be made meanwhile."""
+        self.now_ms += time_ms
+        self.member._report_sessions()
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> FollowersHouse:
+    def make(_config: Any, *arguments: Any) -> FollowingReplica:
+        return FollowingReplica(*arguments)
+
+    monkeypatch.setattr(cell_member, "_make_replica", make)
+    return FollowersHouse()
+
+
+@pytest.fixture
+def client(house: FollowersHouse) -> Client:
+    return house.client()
+
+
+def test_a_member_that_hears_a_leader_and_does_not_reach_it_sends_its_clients_away(
+    house: FollowersHouse, client: Client
+) -> None:
+    house.replica.reaches_leader = False
+    house.pass_time(0)
+    house.pass_time(PATIENCE_MS)
+    assert not client.transport.aborted
+    house.pass_time(1)
+    assert client.transport.aborted
+    assert house.member.turns_clients_away
+
+
+def test_it_takes_clients_again_when_it_reaches_the_same_leader(house: FollowersHouse) -> None:
+    house.replica.reaches_leader = False
+    house.pass_time(0)
+    house.pass_time(PATIENCE_MS + 1)
+    house.replica.reaches_leader = True
+    house.pass_time(0)
+    house.client()
+
+
+def test_what_was_heard_while_the_leader_was_out_of_reach_is_told_later(house: FollowersHouse, client: Client) -> None:
+    house.pass_time(1)
+    house.replica.told.clear()
+    house.replica.reaches_leader = False
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    live.heard_ms = house.now_ms
+    house.pass_time(1)
+    assert house.replica.told == []
+    house.replica.reaches_leader = True
+    house.pass_time(1)
+    assert house.replica.told == [client.session_id.to_bytes(8)]
+
+
+def test_a_snapshot_leaves_nobody_waiting_for_a_session(house: FollowersHouse) -> None:
+    waiting = house.connect()
+    waiting.shake()
+    house.member.load(lambda _table: ())
+    assert waiting.transport.aborted
+    assert not house.member.handshake._opening
