@@ -249,6 +249,14 @@ def test_members_may_leave_out_where_clients_reach_them() -> None:
     assert [member.client for member in parse(table).cell.members.values()] == ["", ""]
 
 
+def test_a_command_of_a_cell_fits_into_a_frame_between_members() -> None:
+    limits = {"frame_bytes": 14 << 20}
+    assert parse({"limits": limits}).limits.frame_bytes == 14 << 20
+    found = problems({**members(3), "limits": limits})
+    most = "at most 14680064 bytes in a cell, limits.identity_bytes_per_connection included"
+    assert found == {"limits.frame_bytes": f"14680064 bytes is not right: it must be {most}"}
+
+
 def test_an_election_waits_for_some_heartbeats() -> None:
     found = problems({"cell": {"heartbeat_ms": 100, "election_ms": 399}})
     assert found == {"cell.election_ms": "399 ms is not right: it must be at least 400 ms, 4 heartbeats"}

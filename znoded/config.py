@@ -26,6 +26,8 @@ HOUR_MS = 3_600_000
 INT32_MAX = (1 << 31) - 1
 #: The least time without a leader before an election; fewer heartbeats, and a late one would cause it.
 ELECTION_HEARTBEATS = 4
+#: A command has to fit into a frame of 16 MiB between members, with a batch of others.
+CELL_COMMAND_BYTES_MOST = 14 * MIB
 EVERY_INTERFACE = ("0.0.0.0:", "[::]:")
 
 Section = TypeVar("Section")
@@ -355,6 +357,10 @@ def _contradictions_in_the_cell(config: Config) -> Iterator[Problem]:
         yield wrong(
             "cell.election_ms", f"{cell.election_ms} ms", f"at least {least_ms} ms, {ELECTION_HEARTBEATS} heartbeats"
         )
+    limits = config.limits
+    if members and limits.frame_bytes + limits.identity_bytes_per_connection > CELL_COMMAND_BYTES_MOST:
+        most = f"at most {CELL_COMMAND_BYTES_MOST} bytes in a cell, limits.identity_bytes_per_connection included"
+        yield wrong("limits.frame_bytes", f"{limits.frame_bytes} bytes", most)
     if members and config.member not in members:
         yield Problem("member", f"{config.member} is not in cell.members, which lists {', '.join(map(str, members))}")
     if members and all(member.role != "voter" for member in members.values()):

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+GIVEN_BYTES_LIMIT = 16 << 20
+"""The leader has about so much that is not applied yet. The way there holds more, or all that waited for a leader would
+break the connection as soon as there is one, again and again."""
+
 
 class ChangeRequest(NamedTuple):
     """A change of the members that a client asked for. What comes to be applied is what a leader made of it."""
@@ -29,6 +33,7 @@ class OwnProposals:
         self._original = original
         self._proposals: deque[Proposal] = deque()
         self._to_give = 0
+        self._given_bytes = 0
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -42,15 +47,21 @@ class OwnProposals:
             self.size_bytes += _size_bytes(proposal)
 
     def take(self) -> list[Proposal]:
-        """All that the leader was not given yet; it counts as given from now on."""
-        taken = list(islice(reversed(self._proposals), self._to_give))
-        taken.reverse()
-        self._to_give = 0
+        """What the leader was not given yet, as far as it has room; it counts as given from now on."""
+        taken: list[Proposal] = []
+        if self._given_bytes < GIVEN_BYTES_LIMIT:
+            for proposal in reversed(list(islice(reversed(self._proposals), self._to_give))):
+                taken.append(proposal)
+                self._given_bytes += _size_bytes(proposal)
+                if self._given_bytes >= GIVEN_BYTES_LIMIT:
+                    break
+            self._to_give -= len(taken)
         return taken
 
     def give_again(self) -> None:
         """The leader is another one, or what was given to it may be lost."""
         self._to_give = len(self._proposals)
+        self._given_bytes = 0
 
     def applied(self, commands: Sequence[bytes]) -> None:
         """These were applied, wherever they were proposed; own ones among them are done."""
@@ -60,11 +71,15 @@ class OwnProposals:
         head = proposals[0]
         for command in commands:
             if command == head or (head.__class__ is ChangeRequest and self._original(command) == head[0]):
-                self.size_bytes -= _size_bytes(proposals.popleft())
+                size_bytes = _size_bytes(proposals.popleft())
+                self.size_bytes -= size_bytes
+                if self._to_give > len(proposals):
+                    self._to_give -= 1  # an earlier leader had it
+                else:
+                    self._given_bytes -= size_bytes
                 if not proposals:
                     break
                 head = proposals[0]
-        self._to_give = min(self._to_give, len(proposals))
 
 
 def _size_bytes(proposal: Proposal) -> int:

@@ -10,7 +10,7 @@ from tests.zab_raft.pump import PumpReactor
 from znoded.zab_raft.candidacy import FIRST_DELAY_S, RANK_DELAY_S, Candidacy
 from znoded.zab_raft.cell_state import CellState, decode_configuration, encode_configuration
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.own_proposals import ChangeRequest, OwnProposals, Proposal
+from znoded.zab_raft.own_proposals import GIVEN_BYTES_LIMIT, ChangeRequest, OwnProposals, Proposal
 from znoded.zab_raft.retention import Retention
 from znoded.zab_raft.roster import Roster
 
@@ -27,6 +27,21 @@ def test_own_proposals_are_given_once_to_a_leader_and_again_to_the_next() -> Non
     own.applied([b"a"])
     own.give_again()
     assert own.take() == [b"b", b"c"]
+
+
+def test_own_proposals_are_given_as_far_as_the_leader_has_room() -> None:
+    own = OwnProposals(original)
+    half = [bytes([number]) * (GIVEN_BYTES_LIMIT // 2) for number in range(4)]
+    own.add(half)
+    assert own.take() == half[:2]
+    assert own.take() == []
+    own.applied(half[:1])
+    assert own.take() == half[2:3]
+    own.give_again()
+    assert own.take() == half[1:3]
+    own.applied(half[1:])
+    own.add([b"next"])
+    assert own.take() == [b"next"]
 
 
 def test_own_proposals_are_done_in_order_and_others_do_not_count() -> None:
