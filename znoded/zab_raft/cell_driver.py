@@ -57,6 +57,9 @@ _log = Logger()
 
 READIES_IN_TURN = 4
 """More is done in the next turn, so that others have theirs."""
+FULL_DISK_ELECTIONS = 5
+"""A leader whose disk is full hands over again after so many election timeouts: the first time may have failed, or it
+became leader only later. Not sooner: another one's disk may be full, too."""
 
 MakePeers = Callable[[Identity, str, PeerHandler], Peers]
 """Make the connections of a member, given who it is, its data directory and whom to tell."""
@@ -103,6 +106,8 @@ class CellDriver:
         self._cell: CellState
         self._closed = False
         self._failed = False
+        self._has_room = True
+        self._ticks_without_room = 0
         self._turn_is_due = False
         self._tick_timer: Any = None
         self._candidacy = Candidacy(reactor, self._stand)
@@ -229,6 +234,7 @@ class CellDriver:
         if node.checkpoint_wanted and not self._checkpointer.is_stuck:
             self._checkpointer.begin()
         self._promote(node)
+        self._look_at_disk()
         self._turn()
 
     def _stand(self) -> None:
@@ -428,7 +434,15 @@ class CellDriver:
 
     # ---- the disk
 
+    def _look_at_disk(self) -> None:
+        if not self._has_room:
+            self._ticks_without_room += 1
+            if self._ticks_without_room % (FULL_DISK_ELECTIONS * self._options.core.election_ticks) == 0:
+                self._hand_leadership_over()
+
     def _room_changed(self, has_room: bool) -> None:
+        self._has_room = has_room
+        self._ticks_without_room = 0
         self.writable = has_room and not self._closed
         if has_room:
             _log.info("The log has room again: writes are accepted")
@@ -439,15 +453,15 @@ class CellDriver:
     # ---- handing over
 
     def _hand_leadership_over(self) -> None:
-        """Let the voter lead that is farthest, if this member leads and there is one."""
+        """Let one of the voters lead that are farthest, if this member leads and there is one."""
         node = self._running
         others = [
-            (progress.match_index, raft_id)
+            (progress.match_index, self._random_below(1 << 30), raft_id)
             for raft_id, progress in node.progress.items()
             if raft_id != node.id and raft_id in node.configuration.voters and self._peers.connected(raft_id)
         ]
         if others and not self._failed:
-            self._guarded(node.transfer_leader, max(others)[1])
+            self._guarded(node.transfer_leader, max(others)[-1])
             self._wake()
 
     @property

@@ -229,6 +229,16 @@ def test_d16_full_disk_makes_the_leader_hand_over(quick_path: Path) -> None:
     cell.check()
 
 
+def test_d16_leader_whose_disk_was_full_before_hands_over(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    cell[2].log_thread.on_writable(False)
+    cell.elect(2)
+    cell.run_until(lambda: not cell[2].replica.leads and any(each.replica.leads for each in cell.running), seconds=10)
+    cell[2].log_thread.on_writable(True)
+    cell.run(10)
+    cell.check()
+
+
 def test_d18_directories_of_lone_members_and_of_cells_are_not_mixed_up(quick_path: Path) -> None:
     cell = Cell(quick_path).start()
     cell[2].cut_power()
