@@ -38,8 +38,9 @@ crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 s
 drill: $(VENV)/installed-test ## a cell of three under load: KILLS=200 PAUSES=50 CUTS=50 of its leaders
 	$(BIN)/python -m tests.cell_drill --kills $(KILLS) --pauses $(PAUSES) --cuts $(CUTS)
 
-sim: $(VENV)/installed-test ## simulated cells under trouble; SEEDS=1000 says how many, from a new first seed each time
+sim: $(VENV)/installed-test ## simulated cells under trouble, cores and whole members; SEEDS=1000 says how many, new ones each time
 	$(BIN)/python -m tests.zab_raft.core.simulation --seeds $$(date +%s) $(SEEDS)
+	$(BIN)/python -m tests.simulation.simulation --seeds $$(date +%s) $(SEEDS)
 
 mutants: $(VENV)/installed-test ## take out each guard of the Raft core: the tests have to notice
 	$(BIN)/python -m tests.zab_raft.core.mutants

@@ -263,6 +263,7 @@ class Machine:
     def _durable(self, batch: Batch) -> None:
         assert self.voter is not None
         if isinstance(batch, Restart):
+            self.simulation.reached["snapshot"] += 1
             self.voter.disk.write(batch.ready, b"")
         elif isinstance(batch, Readies):
             for ready in batch.readies:

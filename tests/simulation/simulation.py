@@ -89,6 +89,7 @@ class Simulation:
         self._sequential: set[bytes] = set()
         self._configs: dict[int, Config] = {}
         self._is_calm = False
+        self._removed: set[int] = set()
         founding = range(1, self.trouble.members + self.trouble.learners + 1)
         self._founding = {number: self._role(number) for number in founding}
         self.history.configurations[0] = configured_roster(self.config_of(1)).configuration
@@ -513,15 +514,16 @@ class Simulation:
     def _tidy(self) -> None:
         """All members run, and those that are none any more, and are not told, do not."""
         leader = self.leader()
-        if leader is None or leader.replica.configuration.joint:
-            return
-        members = leader.replica.roster.members
-        numbers = {member.number for member in members.values()}
+        if leader is not None and not leader.replica.configuration.joint:
+            members = leader.replica.roster.members
+            numbers = {member.number for member in members.values()}
+            for machine in self.machines.values():
+                is_strange = machine.has_entered and machine.replica.directory.identity.raft_id not in members
+                if is_strange or machine.number not in numbers:
+                    machine.end()
+                    self._removed.add(machine.number)
         for machine in self.machines.values():
-            is_strange = machine.has_entered and machine.replica.directory.identity.raft_id not in members
-            if machine.runs and (is_strange or machine.number not in numbers):
-                machine.end()
-            elif not machine.runs and machine.number in numbers:
+            if not machine.runs and machine.number not in self._removed:
                 machine.start()
 
     def _check_end(self) -> None:
