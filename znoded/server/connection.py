@@ -216,7 +216,7 @@ class ClientConnection(Protocol):
 
     def serve_behind(self, data: bytes) -> None:
         """Serve this, which came behind what was served just now, and read on."""
-        if data and self.is_stalled():
+        if data and self.is_stalled() and not self._skip_bytes:  # of what is skipped, nothing is kept
             self.keep(bytes(self.kept or b"") + data)
         elif data:
             self.member.pipeline.serve([(self, data)])
