@@ -85,7 +85,7 @@ class Line:
     def _arrive(self, data: bytes) -> None:
         if self._is_closed or self.is_silent:
             return
-        if self._is_paused:
+        if self._is_paused or self._inbox:
             self._inbox.append(data)
         else:
             self._take(data)

@@ -185,7 +185,9 @@ class Machine:
         return self.log_thread
 
     def _start_failed(self, process: Process, failure: Failure) -> None:
-        require(not process.is_alive or self.process is not process, "D", f"no start: {failure.getTraceback()}")
+        self._has_stopped |= self.process is process  # it closed what it had opened
+        if process.is_alive and not self.world.fault:
+            self.world.fault = f"member {self.number} does not start: {failure.getErrorMessage()}"
 
     def _wants_to_end(self, process: Process) -> None:
         """The member cannot go on, and says so itself."""

@@ -258,7 +258,8 @@ def finds(seed: int) -> str:
     try:
         run(seed)
     except Violation as violation:
-        return str(violation).splitlines()[-2]
+        lines = str(violation).splitlines()
+        return next((line for line in reversed(lines) if "Violation" in line), lines[-2])
     return ""
 
 
