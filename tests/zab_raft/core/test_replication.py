@@ -319,6 +319,22 @@ def test_l7_a_lost_window_is_found_by_the_next_heartbeat() -> None:
     assert cell.members[3].commands == [b"a", b"b", b"c"]
 
 
+def test_l7_many_heartbeats_answered_at_once_bring_one_append() -> None:
+    cell = Cell()
+    cell.elect(1)
+    cell.do(1, lambda node: node.unreachable(3))
+    cell.propose(1, b"a")
+    cell.tick(1)
+    cell.take()
+    for _ in range(10):
+        cell.step(HeartbeatResponse(3, 1, 1, 0))
+    assert len(appends(cell.take())) == 1
+    cell.tick(1)
+    cell.take()
+    cell.step(HeartbeatResponse(3, 1, 1, 0))
+    assert len(appends(cell.take())) == 1
+
+
 def test_l7_a_full_window_stops_appends() -> None:
     cell = Cell(options=Options(window_messages=2))
     cell.elect(1)

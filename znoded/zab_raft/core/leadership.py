@@ -142,6 +142,8 @@ class Leadership:
         self._heartbeat_elapsed += 1
         if self._heartbeat_elapsed >= self._options.heartbeat_ticks:
             self._heartbeat_elapsed = 0
+            for progress in self.progress.values():
+                progress.may_retry = True
             self._send_heartbeats()
 
     # What the other members answer
@@ -161,7 +163,7 @@ class Leadership:
         if progress is None:
             return
         progress.recently_active = True
-        progress.paused = False
+        progress.heartbeat_answered()
         if (
             progress.mode is Mode.PROBE
             or progress.match_index < self._log.last_index

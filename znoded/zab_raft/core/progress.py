@@ -30,6 +30,8 @@ class Progress:
         self.sent_commit = 0
         self.mode = Mode.PROBE
         self.paused = False
+        #: A heartbeat of the clock went out, and nothing was sent again yet because one was answered.
+        self.may_retry = True
         self.pending_snapshot = 0
         self.snapshot_ticks = 0
         self.recently_active = recently_active
@@ -38,6 +40,15 @@ class Progress:
     @property
     def may_send(self) -> bool:
         return self.mode is not Mode.SNAPSHOT and not self.paused
+
+    def heartbeat_answered(self) -> None:
+        """What was sent before may be lost, so that something may be sent again: once for a heartbeat of the clock.
+
+        A member that slept answers at once all that waited for it, and must not get an append for each.
+        """
+        if self.may_retry:
+            self.may_retry = False
+            self.paused = False
 
     def become_probe(self) -> None:
         """Look for the match again; behind a snapshot that was sent, if it may have arrived."""
