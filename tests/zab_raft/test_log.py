@@ -10,11 +10,22 @@ from twisted.logger import capturedLogs
 
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.files import Files
-from znoded.zab_raft.log import Batch, Log
+from znoded.zab_raft.log import FILL_BYTES, Batch, Log
 from znoded.zab_raft.recovery import Recovery
 from znoded.zab_raft.segment import HardState
 
 SEGMENT_BYTES = 512
+
+
+class CountingFiles(Files):
+    """Counts how often it waits for the disk."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+
+    def sync(self, descriptor: int) -> None:
+        self.syncs += 1
+        super().sync(descriptor)
 
 
 def begin(path: Path, term: int = 1) -> Log:
@@ -224,3 +235,11 @@ def test_the_next_segment_is_filled_once_this_one_is_half_full(tmp_path: Path) -
     assert not log.has_unfilled_spare
     append(log, 2, b"x" * (SEGMENT_BYTES // 2))
     assert len(read(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("segment_bytes", [FILL_BYTES, 8 * FILL_BYTES])
+def test_a_start_waits_for_the_disk_as_often_for_a_large_segment(tmp_path: Path, segment_bytes: int) -> None:
+    files = CountingFiles()
+    Log(str(tmp_path), segment_bytes, files).begin(1, HardState(1, 1, 0), 1, 0, ())
+    assert files.syncs == 2
+    assert (tmp_path / "0000000000000001.log").stat().st_blocks * 512 >= segment_bytes

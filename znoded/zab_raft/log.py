@@ -97,7 +97,7 @@ class Log:
         tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
         self._make_spare(self._segment_bytes + tail_bytes)
         while self._filled_bytes < self._spare_bytes:
-            self.fill_spare()
+            self._fill_part()  # synced below, all at once: nothing else wants the disk yet
         self._last_index = last_index
         self._hard_state = hard_state
         base_bytes = HEADER_BYTES + tail_bytes
@@ -131,9 +131,13 @@ class Log:
         has committed that, too. Blocks that were written before are synced in about half the time.
         """
         assert self._spare is not None
+        self._fill_part()
+        self._files.sync(self._spare)
+
+    def _fill_part(self) -> None:
+        assert self._spare is not None
         size_bytes = min(FILL_BYTES, self._spare_bytes - self._filled_bytes)
         self._files.write(self._spare, self._filled_bytes, [bytes(size_bytes)])
-        self._files.sync(self._spare)
         self._filled_bytes += size_bytes
 
     def forget(self, index: int) -> None:
