@@ -6,14 +6,16 @@ import asyncio
 import os
 import shutil
 import signal
+import time
 from collections.abc import Collection
 from pathlib import Path
 
 from tests.cell_drill.network import Network
-from tests.server_process import ServerProcess
+from tests.server_process import POLL_INTERVAL_S, ServerProcess
 
 HOST = "127.0.0.1"
 LEADER_PATIENCE_S = 30.0
+START_PATIENCE_S = 120.0
 SUPER_CREDENTIAL = b"super:test"
 TOML = """tick_ms = 500
 [auth]
@@ -52,6 +54,14 @@ class Member(ServerProcess):
             for each in members
         ]
         self._config_path.write_text(self._toml + "".join(tables))
+
+    def wait_until_it_serves(self) -> None:
+        """Patiently: a start is no part of the drill, and the machine is busy. Raises RuntimeError."""
+        deadline_s = time.monotonic() + START_PATIENCE_S
+        while not self.serves():
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"member {self.number} does not serve {START_PATIENCE_S:.0f} s after its start")
+            time.sleep(POLL_INTERVAL_S)
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
