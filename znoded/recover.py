@@ -1,6 +1,6 @@
 """`znoded recover`: what one member has when most of its cell is lost, and a new cell out of it if that is wanted.
 
-It works on the data directory of a member that is stopped. What it does there is in `zab_raft.survivor`.
+It works on the data directory of a member that is stopped. What it does there is in `zab_raft.cell.survivor`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from znoded import __version__
 from znoded.tree.commands import HEAD, HEAD_BYTES
 from znoded.tree.proposals import new_roster
 from znoded.tree.tree import Tree
+from znoded.zab_raft.cell.renewals import Renewal
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Member, split_address
+from znoded.zab_raft.cell.survivor import By, Survivor
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.errors import DirectoryError, StorageError
 from znoded.zab_raft.increment import Changes
-from znoded.zab_raft.renewals import Renewal
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Member, split_address
-from znoded.zab_raft.survivor import By, Survivor
 
 CONNECT_TIMEOUT_S = 1.0
 MS_PER_S = 1000

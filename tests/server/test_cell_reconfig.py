@@ -22,10 +22,10 @@ from znoded.tree.proposals import new_session, new_term
 from znoded.tree.reconfig import CONFIG, original
 from znoded.tree.tables import Changes, ReadTable
 from znoded.tree.tree import Applied, Tree
-from znoded.zab_raft.cell_machine import Refusal
+from znoded.zab_raft.cell.machine import Refusal
+from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.roster import Roster
 
 OPTIONS = TreeOptions(reconfig=True)
 SECRET = b"s" * 32

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.tree.world import Client, World
-from tests.zab_raft.test_roster import THREE, member
+from tests.zab_raft.cell.test_roster import THREE, member
 from znoded.config import parse
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
@@ -26,12 +26,12 @@ from znoded.server.membership import (
 from znoded.tree.commands import encode_command, encode_identities
 from znoded.tree.options import TreeOptions
 from znoded.tree.reconfig import original
-from znoded.zab_raft.cell_machine import Refusal
+from znoded.zab_raft.cell.machine import Refusal
+from znoded.zab_raft.cell.membership import MemberStatus, statuses
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Member, Role
 from znoded.zab_raft.core.conf_change import ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.membership import MemberStatus, statuses
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Member, Role
 
 VOTERS = THREE.configuration
 SUPER = (b"super", b"")

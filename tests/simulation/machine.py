@@ -22,9 +22,9 @@ from znoded.jute.ops import Op
 from znoded.server.cell_member import CellMember, cell_options
 from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 from znoded.tree.tree import Applied
-from znoded.zab_raft.cell_log import Readies, Restart
-from znoded.zab_raft.cell_replica import CellReplica
-from znoded.zab_raft.cell_start import Recovered
+from znoded.zab_raft.cell.log import Readies, Restart
+from znoded.zab_raft.cell.replica import CellReplica
+from znoded.zab_raft.cell.start import Recovered
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Snapshot
 from znoded.zab_raft.core.node import Node, Ready

@@ -29,10 +29,10 @@ from znoded.server.sessions import SessionTracker
 from znoded.tree.commands import HEAD, HEAD_BYTES
 from znoded.tree.tree import Tree
 from znoded.watches.catch_up import catch_up
-from znoded.zab_raft.cell_driver import CellDriver
-from znoded.zab_raft.cell_recovery import CellRecovery
-from znoded.zab_raft.own_proposals import OwnProposals
-from znoded.zab_raft.read_barrier import ReadBarrier
+from znoded.zab_raft.cell.driver import CellDriver
+from znoded.zab_raft.cell.own_proposals import OwnProposals
+from znoded.zab_raft.cell.read_barrier import ReadBarrier
+from znoded.zab_raft.cell.recovery import CellRecovery
 from znoded.zab_raft.segment import HardState
 
 SEEDS_MOST = 200

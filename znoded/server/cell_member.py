@@ -35,13 +35,13 @@ from znoded.server.membership import (
 from znoded.server.read_gate import ReadGate
 from znoded.server.tls import PeerContext
 from znoded.tree import reconfig
-from znoded.zab_raft.cell_machine import Refusal
-from znoded.zab_raft.cell_options import CellOptions
-from znoded.zab_raft.cell_replica import CellReplica
+from znoded.zab_raft.cell.machine import Refusal
+from znoded.zab_raft.cell.options import CellOptions
+from znoded.zab_raft.cell.replica import CellReplica
+from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers, Tls
-from znoded.zab_raft.roster import Roster
 
 log = Logger()
 

@@ -19,13 +19,10 @@ from znoded.tree.proposals import made_reconfig, new_roster, refused_reconfig
 from znoded.tree.reconfig import Asked, asked, check_rights
 from znoded.tree.refusal import Refused
 from znoded.tree.tree import Tree
-from znoded.zab_raft.cell_machine import Refusal
-from znoded.zab_raft.core.conf_change import ConfChange
-from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.membership import MemberStatus, change
-from znoded.zab_raft.peers.founding import Table
-from znoded.zab_raft.roster import NUMBER_MOST, Roster
-from znoded.zab_raft.server_lines import (
+from znoded.zab_raft.cell.machine import Refusal
+from znoded.zab_raft.cell.membership import MemberStatus, change
+from znoded.zab_raft.cell.roster import NUMBER_MOST, Roster
+from znoded.zab_raft.cell.server_lines import (
     BadServers,
     Member,
     NoNumber,
@@ -35,6 +32,9 @@ from znoded.zab_raft.server_lines import (
     parse_members,
     split_address,
 )
+from znoded.zab_raft.core.conf_change import ConfChange
+from znoded.zab_raft.core.configuration import Configuration
+from znoded.zab_raft.peers.founding import Table
 
 log = Logger()
 

@@ -13,8 +13,9 @@ from twisted.python.failure import Failure
 from tests.zab_raft.cell.journal import CellJournal, command, member
 from tests.zab_raft.cell.network import Network, SimulatedPeers
 from tests.zab_raft.pump import PumpReactor
-from znoded.zab_raft.cell_options import CellOptions
-from znoded.zab_raft.cell_replica import CellReplica
+from znoded.zab_raft.cell.options import CellOptions
+from znoded.zab_raft.cell.replica import CellReplica
+from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import Batch, Log
@@ -22,7 +23,6 @@ from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler
 from znoded.zab_raft.replica import StorageOptions
-from znoded.zab_raft.roster import Roster
 
 STEP_S = 0.001
 PATIENCE_S = 30.0

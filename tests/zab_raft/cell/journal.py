@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from znoded.zab_raft.cell_machine import Refusal
+from znoded.zab_raft.cell.machine import Refusal
+from znoded.zab_raft.cell.membership import change
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Member, Role
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.increment import Changes, Item
-from znoded.zab_raft.membership import change
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Member, Role
 
 MADE, REFUSED = b"made ", b"refused "
 _LENGTH = struct.Struct(">I")

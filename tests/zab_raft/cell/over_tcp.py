@@ -18,14 +18,14 @@ from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from tests.zab_raft.cell.journal import CellJournal, command
-from znoded.zab_raft.cell_options import CellOptions
-from znoded.zab_raft.cell_replica import CellReplica
+from znoded.zab_raft.cell.options import CellOptions
+from znoded.zab_raft.cell.replica import CellReplica
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Member
 from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers
 from znoded.zab_raft.replica import StorageOptions
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Member
 
 MEMBERS = (1, 2, 3)
 PATIENCE_S = 30.0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znoded.zab_raft.cell_log import CellLog, Readies, Restart
-from znoded.zab_raft.cell_recovery import CellRecovery
+from znoded.zab_raft.cell.log import CellLog, Readies, Restart
+from znoded.zab_raft.cell.recovery import CellRecovery
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Entry, EntryKind, HardState, Snapshot
 from znoded.zab_raft.core.node import Ready

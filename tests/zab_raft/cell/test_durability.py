@@ -8,7 +8,7 @@ import pytest
 
 from tests.zab_raft.cell.cell import Cell, TestMember
 from tests.zab_raft.members import JournalMember
-from znoded.zab_raft.cell_log import Readies, Restart
+from znoded.zab_raft.cell.log import Readies, Restart
 from znoded.zab_raft.core.messages import AppendResponse, EntryKind, VoteResponse
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
 from znoded.zab_raft.segment import HEADER_BYTES
@@ -272,7 +272,7 @@ def test_member_whose_checkpoint_is_gone_is_refused(quick_path: Path) -> None:
 def test_crash_while_a_blank_member_enters_leaves_it_blank(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell(quick_path)
     with monkeypatch.context() as patch:
-        patch.setattr("znoded.zab_raft.cell_directory.CellDirectory.enter_cell", _power_cut)
+        patch.setattr("znoded.zab_raft.cell.directory.CellDirectory.enter_cell", _power_cut)
         for each in cell.members.values():
             each.start()
         with pytest.raises(AssertionError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from znoded.zab_raft.cell_log import Readies
+from znoded.zab_raft.cell.log import Readies
+from znoded.zab_raft.cell.log_writer import LogWriter
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Entry, EntryKind, HardState, Snapshot
 from znoded.zab_raft.core.node import Ready
 from znoded.zab_raft.log import Batch
-from znoded.zab_raft.log_writer import LogWriter
 
 
 class Disk:

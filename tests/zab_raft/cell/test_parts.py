@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tests.zab_raft.cell.journal import member, original
 from tests.zab_raft.pump import PumpReactor
-from znoded.zab_raft.candidacy import FIRST_DELAY_S, RANK_DELAY_S, Candidacy
-from znoded.zab_raft.cell_state import CellState, decode_configuration, encode_configuration
+from znoded.zab_raft.cell.candidacy import FIRST_DELAY_S, RANK_DELAY_S, Candidacy
+from znoded.zab_raft.cell.own_proposals import GIVEN_BYTES_LIMIT, ChangeRequest, OwnProposals, Proposal
+from znoded.zab_raft.cell.retention import Retention
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.state import CellState, decode_configuration, encode_configuration
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.own_proposals import GIVEN_BYTES_LIMIT, ChangeRequest, OwnProposals, Proposal
-from znoded.zab_raft.retention import Retention
-from znoded.zab_raft.roster import Roster
 
 IDS = st.frozensets(st.integers(1, 300), max_size=7)
 

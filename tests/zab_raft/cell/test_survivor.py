@@ -15,13 +15,13 @@ from tests.zab_raft.cell.cell import Cell, TestMember
 from tests.zab_raft.cell.journal import MADE, CellJournal, change_command
 from znoded.zab_raft import checkpoint as checkpoint_module
 from znoded.zab_raft import increment as increment_module
-from znoded.zab_raft.cell_state import read_cell
+from znoded.zab_raft.cell.renewals import Renewal, Renewals
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.state import read_cell
+from znoded.zab_raft.cell.survivor import INDEX_LEAP, By, Survivor
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.errors import CellAbandoned, DirectoryError, LogDamaged
 from znoded.zab_raft.files import Files
-from znoded.zab_raft.renewals import Renewal, Renewals
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.survivor import INDEX_LEAP, By, Survivor
 
 BY = By("2026-01-02T03:04:05+00:00", "host", "operator", "1.0")
 

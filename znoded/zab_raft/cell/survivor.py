@@ -24,9 +24,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from znoded.zab_raft.cell_directory import CellDirectory
-from znoded.zab_raft.cell_start import read_log
-from znoded.zab_raft.cell_state import CellState, read_cell
+from znoded.zab_raft.cell.directory import CellDirectory
+from znoded.zab_raft.cell.renewals import Renewal, Renewals
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Role
+from znoded.zab_raft.cell.start import read_log
+from znoded.zab_raft.cell.state import CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint, ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
@@ -36,10 +39,7 @@ from znoded.zab_raft.errors import DirectoryError
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.peers.identity import CELL_ID_BYTES
-from znoded.zab_raft.renewals import Renewal, Renewals
-from znoded.zab_raft.roster import Roster
 from znoded.zab_raft.segment import HardState
-from znoded.zab_raft.server_lines import Role
 
 INDEX_LEAP = 1 << 40
 """More entries than the survivor can have missed: 250 days of 50,000 a second."""

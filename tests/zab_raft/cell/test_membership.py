@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.zab_raft.test_roster import THREE, member
+from tests.zab_raft.cell.test_roster import THREE, member
+from znoded.zab_raft.cell.membership import CAUGHT_UP_ENTRIES, change, promotion, statuses, synced
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Role
 from znoded.zab_raft.core.conf_change import ChangeKind, ConfChange, Step, StepKind, changed
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.inflights import Inflights
 from znoded.zab_raft.core.progress import Progress
-from znoded.zab_raft.membership import CAUGHT_UP_ENTRIES, change, promotion, statuses, synced
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Role
 
 LEARNER = Role.LEARNER
 VOTERS = THREE.configuration

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Protocol
 
+from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.replica import StateMachine
-from znoded.zab_raft.roster import Roster
 
 
 class Refusal(Enum):

@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from znoded.zab_raft.cell_directory import CellDirectory
-from znoded.zab_raft.cell_log import CellLog
-from znoded.zab_raft.cell_machine import CellMachine
-from znoded.zab_raft.cell_recovery import CellRecovery
-from znoded.zab_raft.cell_state import CellState, read_cell
+from znoded.zab_raft.cell.directory import CellDirectory
+from znoded.zab_raft.cell.log import CellLog
+from znoded.zab_raft.cell.machine import CellMachine
+from znoded.zab_raft.cell.recovery import CellRecovery
+from znoded.zab_raft.cell.renewals import look_for_renewal
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.state import CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.core.messages import NOBODY, HardState
 from znoded.zab_raft.core.node import Node
@@ -18,8 +20,6 @@ from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.peers.founding import Found, Join
 from znoded.zab_raft.peers.identity import CELL_ID_BYTES
-from znoded.zab_raft.renewals import look_for_renewal
-from znoded.zab_raft.roster import Roster
 
 
 class Recovered(NamedTuple):

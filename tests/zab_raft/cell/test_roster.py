@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.zab_raft.test_server_lines import members
+from tests.zab_raft.cell.test_server_lines import members
 from znoded.jute.primitives import JuteError
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import BadServers, Member, Role
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import BadServers, Member, Role
 
 
 def member(number: int, role: Role = Role.VOTER, host: str = "") -> Member:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.server_lines import Role
 from znoded.zab_raft.core.conf_change import ChangeKind, ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.progress import Mode, Progress
-from znoded.zab_raft.roster import Roster
-from znoded.zab_raft.server_lines import Role
 
 #: A member that lacks no more than this has caught up: it gets the rest before anybody waits for it.
 CAUGHT_UP_ENTRIES = 1_000

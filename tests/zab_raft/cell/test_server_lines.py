@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znoded.zab_raft.server_lines import (
+from znoded.zab_raft.cell.server_lines import (
     BadServers,
     Member,
     NoNumber,

@@ -21,8 +21,8 @@ from znoded.jute.primitives import (
     encode_ustring,
     encode_vector,
 )
+from znoded.zab_raft.cell.server_lines import BadServers, Member, Role
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.server_lines import BadServers, Member, Role
 
 NUMBER_MOST = 254
 _LEAST_ENTRY_BYTES = 28

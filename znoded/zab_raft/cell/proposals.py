@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from znoded.zab_raft.cell_machine import CellMachine, Refusal
+from znoded.zab_raft.cell.machine import CellMachine, Refusal
+from znoded.zab_raft.cell.own_proposals import ChangeRequest, OwnProposals, Proposal
 from znoded.zab_raft.core.conf_change import ConfChange, changed
 from znoded.zab_raft.core.errors import Reason, Refused
 from znoded.zab_raft.core.messages import NOBODY
 from znoded.zab_raft.core.node import Node
 from znoded.zab_raft.core.quorum import VoteResult, vote
 from znoded.zab_raft.core.raft import Role
-from znoded.zab_raft.own_proposals import ChangeRequest, OwnProposals, Proposal
 from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
 from znoded.zab_raft.replica import BATCH_BYTES_LIMIT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from znoded.zab_raft.cell_log import Readies
+from znoded.zab_raft.cell.log import Readies
 from znoded.zab_raft.core.node import Ready
 from znoded.zab_raft.log import Batch
 

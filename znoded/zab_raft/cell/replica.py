@@ -9,16 +9,16 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
-from znoded.zab_raft.cell_directory import CellDirectory
-from znoded.zab_raft.cell_driver import Arrival, CellDriver
-from znoded.zab_raft.cell_start import enter
+from znoded.zab_raft.cell.directory import CellDirectory
+from znoded.zab_raft.cell.driver import Arrival, CellDriver
+from znoded.zab_raft.cell.membership import MemberStatus, statuses
+from znoded.zab_raft.cell.own_proposals import ChangeRequest
+from znoded.zab_raft.cell.start import enter
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.core.errors import Reason, Refused
 from znoded.zab_raft.core.messages import NOBODY, InstallSnapshot
 from znoded.zab_raft.core.raft import Role
 from znoded.zab_raft.errors import CellAbandoned, CheckpointFailed
-from znoded.zab_raft.membership import MemberStatus, statuses
-from znoded.zab_raft.own_proposals import ChangeRequest
 from znoded.zab_raft.peers.founding import Welcome
 from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
 

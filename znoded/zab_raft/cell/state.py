@@ -17,11 +17,11 @@ from znoded.jute.primitives import (
     encode_ustring,
     encode_vector,
 )
+from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.increment import Changes
-from znoded.zab_raft.roster import Roster
 
 CELL_TABLE = b"cell"
 _CONFIGURATION = b"configuration"

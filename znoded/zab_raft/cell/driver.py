@@ -16,15 +16,21 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
-from znoded.zab_raft.candidacy import Candidacy
-from znoded.zab_raft.cell_directory import CellDirectory
-from znoded.zab_raft.cell_log import Readies, Restart
-from znoded.zab_raft.cell_machine import CellMachine
-from znoded.zab_raft.cell_options import CellOptions
-from znoded.zab_raft.cell_start import Recovered, recover
-from znoded.zab_raft.cell_state import Addresses, CellState, read_cell
+from znoded.zab_raft.cell.candidacy import Candidacy
+from znoded.zab_raft.cell.checkpointer import Checkpointer, Increment, checkpoint_pool
+from znoded.zab_raft.cell.directory import CellDirectory
+from znoded.zab_raft.cell.log import Readies, Restart
+from znoded.zab_raft.cell.log_writer import LogWriter
+from znoded.zab_raft.cell.machine import CellMachine
+from znoded.zab_raft.cell.membership import promotion, synced
+from znoded.zab_raft.cell.options import CellOptions
+from znoded.zab_raft.cell.proposals import Proposals
+from znoded.zab_raft.cell.read_barrier import ReadBarrier
+from znoded.zab_raft.cell.retention import Retention
+from znoded.zab_raft.cell.roster import Roster
+from znoded.zab_raft.cell.start import Recovered, recover
+from znoded.zab_raft.cell.state import Addresses, CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
-from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.errors import Reason, Refused
@@ -43,15 +49,9 @@ from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import Batch
 from znoded.zab_raft.log_thread import LogThread, Reactor
-from znoded.zab_raft.log_writer import LogWriter
-from znoded.zab_raft.membership import promotion, synced
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers
 from znoded.zab_raft.peers.wire import FrameKind
-from znoded.zab_raft.proposals import Proposals
-from znoded.zab_raft.read_barrier import ReadBarrier
-from znoded.zab_raft.retention import Retention
-from znoded.zab_raft.roster import Roster
 
 _log = Logger()
 
