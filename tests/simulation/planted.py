@@ -33,7 +33,7 @@ from znoded.zab_raft.cell.driver import CellDriver
 from znoded.zab_raft.cell.own_proposals import OwnProposals
 from znoded.zab_raft.cell.read_barrier import ReadBarrier
 from znoded.zab_raft.cell.recovery import CellRecovery
-from znoded.zab_raft.segment import HardState
+from znoded.zab_raft.core.messages import HardState
 
 SEEDS_MOST = 200
 

@@ -303,6 +303,7 @@ class Simulation:
             (trouble.kill + trouble.power_cut + trouble.stop + trouble.failing_disk, self._start_one),
             (trouble.pause, self._pause),
             (trouble.pause * 2, self._resume),
+            (trouble.suspend, self._suspend),
             (trouble.cut, self._cut),
             (trouble.part, self._part),
             (trouble.cut + trouble.part, self._heal),
@@ -359,6 +360,21 @@ class Simulation:
             if machine.process and machine.process.is_paused:
                 machine.resume()
                 return
+
+    def _suspend(self) -> None:
+        """The machines stand on one host, which is suspended: no member misses anything, and clients do."""
+        if any(machine.process and machine.process.is_paused for machine in self.machines.values()):
+            return
+        self.reached["suspend"] += 1
+        for machine in self.machines.values():
+            if machine.runs:
+                machine.pause()
+        self.world.at(self.chance.uniform(0.5, 4.0), "the host goes on", self._resume_all)
+
+    def _resume_all(self) -> None:
+        for machine in self.machines.values():
+            if machine.process and machine.process.is_paused:
+                machine.resume()
 
     def _cut(self) -> None:
         one, other = self.chance.choices(list(self.machines), k=2)
@@ -483,10 +499,9 @@ class Simulation:
         weather.late = weather.repeat = weather.no_room = 0.0
         self._heal()
         self._mend_disks()
+        self._resume_all()
         for machine in self.machines.values():
             machine.disk.fails = False
-            if machine.process and machine.process.is_paused:
-                machine.resume()
             if not machine.runs:
                 machine.start()
 

@@ -34,8 +34,9 @@ def test_the_seeds_try_what_they_are_meant_to_try() -> None:
     for seed in range(SEEDS, 3 * SEEDS):
         reached += run(seed).reached
     wanted = {
-        "kill", "power cut", "stop", "pause", "full disk", "failing disk", "checkpoint", "reconfig", "attach", "read",
-        "expired", "session ended", "snapshot", "Forward", "Change", "TimeoutNow", "ReadRequest", "refused write",
+        "kill", "power cut", "stop", "pause", "suspend", "full disk", "failing disk", "checkpoint", "reconfig",
+        "attach", "read", "expired", "session ended", "snapshot", "Forward", "Change", "TimeoutNow", "ReadRequest",
+        "refused write",
     }  # fmt: skip
     assert wanted <= reached.keys()
 

@@ -30,6 +30,7 @@ class Trouble:
     power_cut: int
     stop: int
     pause: int
+    suspend: int
     cut: int
     part: int
     break_off: int
@@ -62,6 +63,7 @@ class Trouble:
             power_cut=chance.choice((0, 0, 2)),
             stop=chance.choice((0, 0, 1)),
             pause=chance.choice((0, 0, 2)),
+            suspend=chance.choice((0, 0, 1)),
             cut=chance.choice((0, 0, 3)),
             part=chance.choice((0, 0, 3)),
             break_off=chance.choice((0, 2)),
@@ -69,7 +71,7 @@ class Trouble:
             full_disk=chance.choice((0, 0, 1)),
             failing_disk=chance.choice((0, 0, 1)),
             hand_over=chance.choice((0, 1)),
-            checkpoint=chance.choice((1, 3)),
+            checkpoint=chance.choice((1, 3, 10)),
             wall_clock=chance.choice((0, 1)),
             change=chance.choice((0, 0, 0, 3)),
             lines=chance.choice((2, 4)),
