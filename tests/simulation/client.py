@@ -179,7 +179,8 @@ class Client:
         chance = self.world.chance
         register = chance.choice(REGISTERS)
         own = b"/e%d" % self.number
-        kind = chance.choices(_KINDS, _WEIGHTS)[0]
+        # One that is content with what its member knows hardly writes: it stays where nobody else could.
+        kind = chance.choices(_KINDS, _LOOKING if self.is_serializable else _WEIGHTS)[0]
         is_watched = chance.random() < 0.4
         if kind == "set":
             version = -1 if chance.random() < 0.5 else self._versions.get(register, 0)
@@ -290,3 +291,4 @@ _MIX = {
 }  # fmt: skip
 _KINDS = tuple(_MIX)
 _WEIGHTS = tuple(_MIX.values())
+_LOOKING = tuple(_MIX[kind] if kind in ("get", "exists", "children", "watch") else _MIX[kind] / 20 for kind in _MIX)

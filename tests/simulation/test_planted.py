@@ -9,7 +9,7 @@ from tests.simulation.planted import PLANTED, finds, planted
 #: Those that nearly every run meets, so that the test takes no time; and one that a few do.
 QUICK = [
     "reads-without-the-gate", "acknowledged-before-it-is-durable", "commands-of-an-old-attach-apply",
-    "attaches-of-two-processes-are-alike", "notified-behind-the-replies", "nothing-is-caught-up",
+    "notified-behind-the-replies", "nothing-is-caught-up",
     "each-member-has-its-own-time", "no-grace-when-the-leader-changes",
 ]  # fmt: skip
 SEEDS_MOST = 40
