@@ -75,6 +75,8 @@ class SessionWitness:
         return (
             max(teller.trouble_s, leader.trouble_s, network.trouble_s) < since_s
             and teller.serves
+            and teller.voter is not None
+            and teller.voter.id in leader.replica.roster.members  # one that was removed can tell nobody
             and not network.is_cut(number, leader.number)
             and teller.leader_since_s < since_s
             and leader.leads_since_s < since_s
