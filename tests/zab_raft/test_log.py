@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from twisted.logger import capturedLogs
 
+from znoded.zab_raft.core.messages import HardState
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import FILL_BYTES, Batch, Log
 from znoded.zab_raft.recovery import Recovery
-from znoded.zab_raft.segment import HardState
 
 SEGMENT_BYTES = 512
 

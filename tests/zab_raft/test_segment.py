@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from znoded.zab_raft.core.messages import HardState
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.segment import (
     HEADER_BYTES,
-    HardState,
     Header,
     Record,
     SegmentReader,

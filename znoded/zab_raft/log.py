@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from znoded.zab_raft.core.messages import HardState
 from znoded.zab_raft.errors import DiskFull
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.segment import (
     HEADER_BYTES,
     PREFIX_BYTES,
-    HardState,
     Header,
     encode_payload,
     record_prefix,

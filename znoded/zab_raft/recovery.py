@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from twisted.logger import Logger
 
+from znoded.zab_raft.core.messages import HardState
 from znoded.zab_raft.errors import LogDamaged
-from znoded.zab_raft.segment import HardState, Record, SegmentReader, segment_name, sequence_of
+from znoded.zab_raft.segment import Record, SegmentReader, segment_name, sequence_of
 
 _log = Logger()
 

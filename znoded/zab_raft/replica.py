@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from znoded.zab_raft.checkpoint import Checkpoint, ReadTable
+from znoded.zab_raft.core.messages import HardState
 from znoded.zab_raft.directory import DataDirectory
 from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
@@ -28,7 +29,6 @@ from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.log import Batch, Log
 from znoded.zab_raft.log_thread import LogThread, Reactor
 from znoded.zab_raft.recovery import Recovery
-from znoded.zab_raft.segment import HardState
 
 _log = Logger()
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from znoded.zab_raft.core.messages import Entry, EntryKind
+from znoded.zab_raft.core.messages import Entry, EntryKind, HardState
 from znoded.zab_raft.errors import LogDamaged
 
 MAGIC = b"znodelog"
@@ -47,14 +47,6 @@ RECORD_BYTES = _RECORD.size
 ALIGNMENT_BYTES = 8
 
 _NAME = re.compile(r"(\d{16})\.log")
-
-
-class HardState(NamedTuple):
-    """What Raft has to remember besides the entries. `vote` is a member id, 0 for none; `commit` is a log index."""
-
-    term: int
-    vote: int
-    commit: int
 
 
 class Record(NamedTuple):

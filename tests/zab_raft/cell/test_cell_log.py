@@ -18,7 +18,6 @@ from znoded.zab_raft.core.node import Ready
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.recovery import Recovery
-from znoded.zab_raft.segment import HardState as StoredState
 from znoded.zab_raft.segment import SegmentReader, encode_entries, record_prefix
 
 SEGMENT_BYTES = 2048
@@ -197,7 +196,7 @@ def test_segments_before_the_kept_tail_are_removed(tmp_path: Path) -> None:
 def damaged(tmp_path: Path, first_index: int, written: Sequence[Entry]) -> None:
     log = begin(tmp_path)
     write(log, ready(entries(1, 1, 1, 1), term=1, commit=2))
-    payload = encode_entries(first_index, StoredState(2, 0, 2), written)
+    payload = encode_entries(first_index, HardState(2, 0, 2), written)
     (segment,) = tmp_path.glob("*.log")
     with segment.open("r+b") as file:
         file.seek(log._offset)
@@ -256,7 +255,7 @@ def test_lone_member_does_not_read_the_log_of_a_cell(tmp_path: Path) -> None:
 )
 def test_any_record_comes_back(fields: list[tuple[int, EntryKind, bytes]], first_index: int) -> None:
     written = [Entry(index, *each) for index, each in enumerate(fields, first_index)]
-    state = StoredState(7, 2, first_index - 1)
+    state = HardState(7, 2, first_index - 1)
     with tempfile.TemporaryDirectory() as directory:
         log = CellLog(directory, SEGMENT_BYTES, Files())
         log.begin(1, state, first_index, first_index - 1, [encode_entries(first_index, state, written)])

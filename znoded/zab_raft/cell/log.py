@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from znoded.zab_raft.core.messages import Entry
 from znoded.zab_raft.core.node import Ready
 from znoded.zab_raft.log import Batch, Log
-from znoded.zab_raft.segment import HardState, encode_entries
+from znoded.zab_raft.segment import encode_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Readies(Batch):
                 while entries and entries[-1].index >= first:
                     entries.pop()
                 entries += ready.entries
-        state = HardState(*readies[-1].hard_state)
+        state = readies[-1].hard_state
         log_end, _term = readies[-1].log_end
         first_index = entries[0].index if entries else log_end + 1
         return cls(first_index, state, [], encode_entries(first_index, state, entries), readies, log_end)
@@ -48,7 +48,7 @@ class Restart(Batch):
 
     @classmethod
     def behind(cls, ready: Ready) -> Restart:
-        return cls(ready.log_end[0] + 1, HardState(*ready.hard_state), [], b"", ready)
+        return cls(ready.log_end[0] + 1, ready.hard_state, [], b"", ready)
 
 
 class CellLog(Log):

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from twisted.logger import Logger
 
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.core.messages import Entry, Snapshot, size_bytes
+from znoded.zab_raft.core.messages import Entry, HardState, Snapshot, size_bytes
 from znoded.zab_raft.core.stored import StoredLog
 from znoded.zab_raft.errors import LogDamaged
 from znoded.zab_raft.recovery import Recovery
-from znoded.zab_raft.segment import HardState, Record, SegmentReader, encode_entries
+from znoded.zab_raft.segment import Record, SegmentReader, encode_entries
 
 _log = Logger()
 

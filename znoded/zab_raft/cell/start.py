@@ -14,7 +14,7 @@ from znoded.zab_raft.cell.renewals import look_for_renewal
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.cell.state import CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint
-from znoded.zab_raft.core.messages import NOBODY, HardState
+from znoded.zab_raft.core.messages import NOBODY
 from znoded.zab_raft.core.node import Node
 from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.errors import LogDamaged
@@ -67,7 +67,7 @@ def recover(
     log.begin(recovery.sequence + 1, state, recovery.first_index, recovery.last_index, list(recovery.tail()))
     directory.set_initialised()
     stored = recovery.stored(cell.configuration)
-    return Recovered(cell, Node(directory.meta.raft_id, stored, HardState(*state), random_below, options), log)
+    return Recovered(cell, Node(directory.meta.raft_id, stored, state, random_below, options), log)
 
 
 def read_log(directory: CellDirectory, store: Checkpoint) -> CellRecovery:

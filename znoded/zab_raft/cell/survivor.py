@@ -33,13 +33,12 @@ from znoded.zab_raft.cell.state import CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint, ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.core.messages import Entry, EntryKind
+from znoded.zab_raft.core.messages import Entry, EntryKind, HardState
 from znoded.zab_raft.directory import Meta
 from znoded.zab_raft.errors import DirectoryError
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.peers.identity import CELL_ID_BYTES
-from znoded.zab_raft.segment import HardState
 
 INDEX_LEAP = 1 << 40
 """More entries than the survivor can have missed: 250 days of 50,000 a second."""

@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class HardState(NamedTuple):
-    """What a member must not forget: its term, whom it voted for in it, and how far it knew the log to be committed."""
+    """What a member must not forget: its term, whom it voted for in it, and the last index it knew to be committed."""
 
     term: int = 0
     vote: int = NOBODY
