@@ -14,8 +14,7 @@ import fcntl
 import os
 from dataclasses import dataclass, replace
 
-from crc32c import crc32c
-
+from znoded.zab_raft.checksummed import with_checksum, without_checksum
 from znoded.zab_raft.errors import DirectoryError
 from znoded.zab_raft.files import FILE_MODE, Files
 
@@ -50,7 +49,7 @@ class Meta:
         ).encode()
         if self.incarnation:
             text += f"raft_id {self.raft_id}\nincarnation {self.incarnation}\n".encode()
-        return text + b"crc32c %08x\n" % crc32c(text)
+        return with_checksum(text)
 
     @classmethod
     def decode(cls, content: bytes, path: str) -> Meta:
@@ -63,10 +62,7 @@ class Meta:
                 f"{path} says {lines[1].decode(errors='replace')!r}, this version reads format {FORMAT}; "
                 "start the version that wrote the directory"
             )
-        text, mark, checksum = content.rpartition(b"crc32c ")
-        if not mark or checksum != b"%08x\n" % crc32c(text):
-            raise DirectoryError(f"{path} is damaged: its checksum does not match; restore it from a backup")
-        _, _, *fields = text.decode().splitlines()
+        _, _, *fields = without_checksum(content, path).decode().splitlines()
         value = dict(field.split(" ", 1) for field in fields)
         return cls(
             value["cell"],

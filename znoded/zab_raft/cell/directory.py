@@ -20,7 +20,6 @@ class CellDirectory(DataDirectory):
         Raises `DirectoryError` when it belongs to another member or process, or to no cell, or is damaged.
         """
         super().__init__(path, member, files=files)
-        self.incoming_path = os.path.join(self.path, "incoming")
 
     @property
     def identity(self) -> Identity:

@@ -9,9 +9,9 @@ import json
 import os
 from dataclasses import asdict, dataclass
 
-from crc32c import crc32c
 from twisted.logger import Logger
 
+from znoded.zab_raft.checksummed import with_checksum, without_checksum
 from znoded.zab_raft.directory import DataDirectory
 from znoded.zab_raft.errors import DirectoryError
 from znoded.zab_raft.files import Files
@@ -95,14 +95,12 @@ def look_for_renewal(directory: DataDirectory) -> None:
 
 
 def _encode(records: list[Renewal]) -> bytes:
-    text = (_HEAD + "".join(json.dumps(asdict(record)) + "\n" for record in records)).encode()
-    return text + b"crc32c %08x\n" % crc32c(text)
+    lines = [json.dumps(asdict(record)) + "\n" for record in records]
+    return with_checksum((_HEAD + "".join(lines)).encode())
 
 
 def _decode(content: bytes, path: str) -> list[Renewal]:
-    text, mark, checksum = content.rpartition(b"crc32c ")
-    if not mark or checksum != b"%08x\n" % crc32c(text):
-        raise DirectoryError(f"{path} is damaged: its checksum does not match; restore it from a backup")
+    text = without_checksum(content, path)
     if not text.startswith(_HEAD.encode()):
         raise DirectoryError(f"{path} has a format that this version does not know; start the version that wrote it")
     return [Renewal(**json.loads(line)) for line in text[len(_HEAD) :].splitlines()]

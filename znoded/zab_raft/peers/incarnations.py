@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from crc32c import crc32c
-
+from znoded.zab_raft.checksummed import with_checksum, without_checksum
 from znoded.zab_raft.errors import DirectoryError
 from znoded.zab_raft.files import Files
 
@@ -44,14 +43,11 @@ class Incarnations:
 
 def _encode(known: dict[int, bytes]) -> bytes:
     lines = [f"{raft_id} {incarnation.hex()}\n" for raft_id, incarnation in sorted(known.items())]
-    text = (_HEAD + "".join(lines)).encode()
-    return text + b"crc32c %08x\n" % crc32c(text)
+    return with_checksum((_HEAD + "".join(lines)).encode())
 
 
 def _decode(content: bytes, path: str) -> dict[int, bytes]:
-    text, mark, checksum = content.rpartition(b"crc32c ")
-    if not mark or checksum != b"%08x\n" % crc32c(text):
-        raise DirectoryError(f"{path} is damaged: its checksum does not match; restore it from a backup")
+    text = without_checksum(content, path)
     if not text.startswith(_HEAD.encode()):
         raise DirectoryError(f"{path} has a format that this version does not know; start the version that wrote it")
     lines = text[len(_HEAD) :].decode().splitlines()
