@@ -60,7 +60,7 @@ class Network:
 
 
 class _Link:
-    """One connection through a proxy: `near` is the dialer's end, `far` leads to the member behind."""
+    """One connection through a proxy: `near` is the dialler's end, `far` leads to the member behind."""
 
     def __init__(self, network: Network, target: int, port: int) -> None:
         self.near = _End(self)
@@ -71,7 +71,7 @@ class _Link:
         self._target = target
         self._port = port
         self._hello = b""
-        self._dialing: asyncio.Task[None] | None = None
+        self._handshake: asyncio.Task[None] | None = None
         network.begun(self)
 
     def received(self, end: _End, data: bytes) -> None:
@@ -84,7 +84,7 @@ class _Link:
             self._greeted()
 
     def _greeted(self) -> None:
-        """The dialer says who it is before it is connected to anybody."""
+        """The dialler says who it is before it is connected to anybody."""
         if self._source or len(self._hello) < 4:
             return
         (length,) = struct.unpack_from(">i", self._hello)
@@ -104,8 +104,8 @@ class _Link:
         self.is_silent = cut is Cut.SILENT
         self.near.read_or_not()
         self.far.read_or_not()
-        if not self.is_silent and self._dialing is None:
-            self._dialing = asyncio.create_task(self._dial())
+        if not self.is_silent and self._handshake is None:
+            self._handshake = asyncio.create_task(self._dial())
 
     async def _dial(self) -> None:
         try:

@@ -33,7 +33,7 @@ def hello(identity: Identity, purpose: Purpose = Purpose.FRAMES, to: int = 1) ->
 
 
 def test_a_member_is_accepted_on_either_side(gate: Gate) -> None:
-    assert gate.why_not_dialer(hello(OTHER)) == ""
+    assert gate.why_not_dialler(hello(OTHER)) == ""
     assert gate.why_not_acceptor(OTHER, 2, 2) == ""
 
 
@@ -49,11 +49,11 @@ def test_a_member_is_accepted_on_either_side(gate: Gate) -> None:
 )
 def test_others_are_not(gate: Gate, other: Identity, reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(gate.why_not_dialer(hello(other)))
+        raise AssertionError(gate.why_not_dialler(hello(other)))
 
 
 def test_who_looks_for_another_member_is_told(gate: Gate) -> None:
-    assert "it looks for member 3, this is member 1" in gate.why_not_dialer(hello(OTHER, to=3))
+    assert "it looks for member 3, this is member 1" in gate.why_not_dialler(hello(OTHER, to=3))
 
 
 def test_who_is_not_whom_was_dialled_is_told(gate: Gate) -> None:
@@ -62,29 +62,29 @@ def test_who_is_not_whom_was_dialled_is_told(gate: Gate) -> None:
 
 
 def test_an_id_that_is_not_known_yet_is_accepted(gate: Gate) -> None:
-    assert gate.why_not_dialer(hello(replace(OTHER, number=7, raft_id=6))) == ""
+    assert gate.why_not_dialler(hello(replace(OTHER, number=7, raft_id=6))) == ""
 
 
 def test_a_blank_member_may_ask(gate: Gate) -> None:
-    assert gate.why_not_dialer(hello(BLANK, Purpose.ENTER)) == ""
+    assert gate.why_not_dialler(hello(BLANK, Purpose.ENTER)) == ""
 
 
 def test_a_blank_member_accepts_no_frames(gate: Gate) -> None:
     gate.identity = Identity(NO_CELL, 1, NO_RAFT_ID, b"1" * 16)
-    assert "member 1 is not in a cell yet" in gate.why_not_dialer(hello(OTHER))
+    assert "member 1 is not in a cell yet" in gate.why_not_dialler(hello(OTHER))
 
 
 def test_a_second_incarnation_of_an_id_is_refused(gate: Gate) -> None:
-    assert gate.why_not_dialer(hello(OTHER)) == ""
-    assert "it was lost or replaced; remove the member" in gate.why_not_dialer(
+    assert gate.why_not_dialler(hello(OTHER)) == ""
+    assert "it was lost or replaced; remove the member" in gate.why_not_dialler(
         hello(replace(OTHER, incarnation=b"x" * 16))
     )
-    assert gate.why_not_dialer(hello(OTHER)) == ""
+    assert gate.why_not_dialler(hello(OTHER)) == ""
 
 
 def test_what_was_refused_is_not_remembered(gate: Gate) -> None:
-    gate.why_not_dialer(hello(replace(OTHER, cell=bytes(16), incarnation=b"x" * 16)))
-    assert gate.why_not_dialer(hello(OTHER)) == ""
+    gate.why_not_dialler(hello(replace(OTHER, cell=bytes(16), incarnation=b"x" * 16)))
+    assert gate.why_not_dialler(hello(OTHER)) == ""
 
 
 class FullDisk(Files):
@@ -94,7 +94,7 @@ class FullDisk(Files):
 
 def test_who_cannot_be_remembered_is_not_accepted(tmp_path: Path) -> None:
     gate = Gate(OWN, "", b"", Incarnations(str(tmp_path), FullDisk()))
-    assert "cannot write down that it knows member 2" in gate.why_not_dialer(hello(OTHER))
+    assert "cannot write down that it knows member 2" in gate.why_not_dialler(hello(OTHER))
 
 
 def test_incarnations_outlive_the_process(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from znoded.jute.primitives import JuteError
 from znoded.zab_raft.peers.handshake import (
     HANDSHAKE_BYTES_LIMIT,
     Accepting,
-    Dialing,
+    Dialling,
     Hello,
     Mistrusted,
     Purpose,
@@ -29,77 +29,77 @@ def hello(nonce: bytes = bytes(32), purpose: Purpose = Purpose.FRAMES) -> Hello:
     return Hello(purpose, FIRST, 254, "first.example:2888", nonce)
 
 
-def pair(secret: bytes = SECRET, other: bytes = SECRET, nonce: bytes = bytes(32)) -> tuple[Dialing, Accepting]:
-    return Dialing(hello(nonce), secret), Accepting(SECOND, other, bytes([7]) * 32)
+def pair(secret: bytes = SECRET, other: bytes = SECRET, nonce: bytes = bytes(32)) -> tuple[Dialling, Accepting]:
+    return Dialling(hello(nonce), secret), Accepting(SECOND, other, bytes([7]) * 32)
 
 
 @given(st.sampled_from([SECRET, b""]), st.sampled_from(Purpose), NONCES)
 def test_both_sides_learn_who_the_other_is(secret: bytes, purpose: Purpose, nonce: bytes) -> None:
-    dialing, accepting = Dialing(hello(nonce, purpose), secret), Accepting(SECOND, secret, nonce)
-    assert accepting.greeted(dialing.hello) == hello(nonce, purpose)
-    assert dialing.replied(accepting.reply) == SECOND
-    accepting.proven(dialing.proof)
-    dialing.judged(verdict())
-    assert max(map(len, (dialing.hello, dialing.proof, accepting.reply))) <= HANDSHAKE_BYTES_LIMIT
+    dialling, accepting = Dialling(hello(nonce, purpose), secret), Accepting(SECOND, secret, nonce)
+    assert accepting.greeted(dialling.hello) == hello(nonce, purpose)
+    assert dialling.replied(accepting.reply) == SECOND
+    accepting.proven(dialling.proof)
+    dialling.judged(verdict())
+    assert max(map(len, (dialling.hello, dialling.proof, accepting.reply))) <= HANDSHAKE_BYTES_LIMIT
 
 
 def test_an_acceptor_without_the_secret_is_found_out_by_the_dialler() -> None:
-    dialing, accepting = pair(other=b"guessed")
-    accepting.greeted(dialing.hello)
+    dialling, accepting = pair(other=b"guessed")
+    accepting.greeted(dialling.hello)
     with pytest.raises(Mistrusted, match="different secrets"):
-        dialing.replied(accepting.reply)
+        dialling.replied(accepting.reply)
 
 
 def test_a_dialler_without_the_secret_is_found_out_by_the_acceptor() -> None:
-    dialing, accepting = pair()
-    accepting.greeted(dialing.hello)
-    dialing.replied(accepting.reply)
+    dialling, accepting = pair()
+    accepting.greeted(dialling.hello)
+    dialling.replied(accepting.reply)
     with pytest.raises(Mistrusted, match="different secrets"):
-        accepting.proven(dialing.proof[:-1] + bytes([dialing.proof[-1] ^ 1]))
+        accepting.proven(dialling.proof[:-1] + bytes([dialling.proof[-1] ^ 1]))
 
 
 @pytest.mark.parametrize(("secret", "other"), [(SECRET, b""), (b"", SECRET)])
 def test_a_secret_on_one_side_only_is_no_secret(secret: bytes, other: bytes) -> None:
-    dialing, accepting = pair(secret, other)
-    accepting.greeted(dialing.hello)
+    dialling, accepting = pair(secret, other)
+    accepting.greeted(dialling.hello)
     with pytest.raises(Mistrusted, match="only one of the two"):
-        dialing.replied(accepting.reply)
+        dialling.replied(accepting.reply)
 
 
 def test_a_replayed_dialler_is_refused() -> None:
-    dialing, accepting = pair()
-    accepting.greeted(dialing.hello)
-    dialing.replied(accepting.reply)
+    dialling, accepting = pair()
+    accepting.greeted(dialling.hello)
+    dialling.replied(accepting.reply)
     again = Accepting(SECOND, SECRET, bytes([8]) * 32)
-    again.greeted(dialing.hello)
+    again.greeted(dialling.hello)
     with pytest.raises(Mistrusted, match="not fresh"):
-        again.proven(dialing.proof)
+        again.proven(dialling.proof)
 
 
 def test_a_replayed_acceptor_is_refused() -> None:
-    dialing, accepting = pair()
-    accepting.greeted(dialing.hello)
+    dialling, accepting = pair()
+    accepting.greeted(dialling.hello)
     with pytest.raises(Mistrusted, match="not fresh"):
         pair(nonce=bytes([1]) * 32)[0].replied(accepting.reply)
 
 
 def test_an_acceptor_s_proof_is_none_for_a_dialler() -> None:
-    dialing, accepting = pair()
-    accepting.greeted(dialing.hello)
-    dialing.replied(accepting.reply)
+    dialling, accepting = pair()
+    accepting.greeted(dialling.hello)
+    dialling.replied(accepting.reply)
     with pytest.raises(Mistrusted):
-        accepting.proven(dialing.proof[:-32] + accepting.reply[-32:])
+        accepting.proven(dialling.proof[:-32] + accepting.reply[-32:])
 
 
 @given(st.data())
 def test_no_changed_byte_goes_unnoticed(data: st.DataObject) -> None:
-    dialing, accepting = pair()
-    changed = bytearray(dialing.hello)
+    dialling, accepting = pair()
+    changed = bytearray(dialling.hello)
     changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
 
     def shake() -> None:
         accepting.greeted(bytes(changed))
-        dialing.replied(accepting.reply)
+        dialling.replied(accepting.reply)
 
     with pytest.raises((JuteError, Mistrusted)):
         shake()
@@ -108,8 +108,8 @@ def test_no_changed_byte_goes_unnoticed(data: st.DataObject) -> None:
 @given(st.binary(max_size=200), st.integers(1, 5), st.booleans())
 def test_garbage_raises_only_what_is_expected(garbage: bytes, kind: int, with_head: bool) -> None:
     payload = b"znoded peer\n\0\1" + bytes([kind]) + garbage if with_head else garbage
-    dialing, accepting = pair()
-    for take in (accepting.greeted, dialing.replied, dialing.judged):
+    dialling, accepting = pair()
+    for take in (accepting.greeted, dialling.replied, dialling.judged):
         try:
             take(payload)
         except (JuteError, Mistrusted, Refused):
@@ -117,9 +117,9 @@ def test_garbage_raises_only_what_is_expected(garbage: bytes, kind: int, with_he
 
 
 def test_a_reason_is_handed_on() -> None:
-    dialing, accepting = pair()
-    accepting.greeted(dialing.hello)
-    for take in (accepting.greeted, accepting.proven, dialing.replied, dialing.judged):
+    dialling, accepting = pair()
+    accepting.greeted(dialling.hello)
+    for take in (accepting.greeted, accepting.proven, dialling.replied, dialling.judged):
         with pytest.raises(Refused, match="^because$"):
             take(verdict("because"))
     assert len(verdict("x" * 10_000)) < HANDSHAKE_BYTES_LIMIT

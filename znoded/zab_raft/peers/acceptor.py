@@ -52,7 +52,7 @@ class Incoming(PeerConnection):
             self.say(self._accepting.reply)
             return
         self._accepting.proven(payload)
-        if why := gate.why_not_dialer(self.hello):
+        if why := gate.why_not_dialler(self.hello):
             raise Mistrusted(why)
         self._accepted = True
         self._acceptor.known(self)

@@ -15,7 +15,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from znoded.zab_raft.peers.connection import PeerConnection, address_of
 from znoded.zab_raft.peers.gate import Gate
-from znoded.zab_raft.peers.handshake import NONCE_BYTES, Dialing, Hello, Mistrusted, Purpose, Refused
+from znoded.zab_raft.peers.handshake import NONCE_BYTES, Dialling, Hello, Mistrusted, Purpose, Refused
 from znoded.zab_raft.peers.refusals import Refusals
 
 CONNECT_TIMEOUT_S = 1.0
@@ -82,16 +82,16 @@ class Dialled(PeerConnection):
         super().connectionMade()
         gate = self._dialler.gate
         nonce = self._dialler.random_bytes(NONCE_BYTES)
-        self._dialing = Dialing(Hello(self._purpose, gate.identity, self._number, gate.address, nonce), gate.secret)
-        self.say(self._dialing.hello)
+        self._handshake = Dialling(Hello(self._purpose, gate.identity, self._number, gate.address, nonce), gate.secret)
+        self.say(self._handshake.hello)
 
     def shake(self, payload: bytes) -> None:
         if not self._replied:
             self._check(payload)
             self._replied = True
-            self.say(self._dialing.proof)
+            self.say(self._handshake.proof)
         else:
-            self._dialing.judged(payload)
+            self._handshake.judged(payload)
             self.opened.callback(self)
 
     def refused(self, reason: str) -> None:
@@ -106,7 +106,7 @@ class Dialled(PeerConnection):
 
     def _check(self, payload: bytes) -> None:
         gate = self._dialler.gate
-        identity = self._dialing.replied(payload)
+        identity = self._handshake.replied(payload)
         if self._purpose is Purpose.ENTER:
             why = gate.why_not_number(identity, self._number)
         else:
@@ -130,13 +130,13 @@ class Dialler:
     def dial(self, purpose: Purpose, raft_id: int, number: int, address: str) -> Deferred[Dialled]:
         """A connection to the member at an address, whose handshake is done; its owner has to `open` it at once."""
         try:
-            connecting = self._connect(address, _Dialling(self, purpose, raft_id, number, address))
+            connecting = self._connect(address, _DialledFactory(self, purpose, raft_id, number, address))
         except ValueError as error:  # not "host:port"
             return fail(error)
         return connecting.addCallback(lambda connection: connection.opened)
 
 
-class _Dialling(Factory):
+class _DialledFactory(Factory):
     noisy = False
 
     def __init__(self, *arguments: Any) -> None:

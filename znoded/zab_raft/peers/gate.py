@@ -33,8 +33,8 @@ class Gate:
         self.on_abandoned: Callable[[str], None] = lambda reason: None
         self._incarnations = incarnations
 
-    def why_not_dialer(self, hello: Hello) -> str:
-        """Why a dialer is not accepted; empty if it is."""
+    def why_not_dialler(self, hello: Hello) -> str:
+        """Why a dialler is not accepted; empty if it is."""
         own, other = self.identity, hello.identity
         if hello.to_number != own.number:
             return f"it looks for member {hello.to_number}, this is member {own.number}: check the peer addresses"

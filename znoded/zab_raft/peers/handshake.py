@@ -1,6 +1,6 @@
 """How two members prove to each other who they are, before anything else is said. Pure: payloads in, payloads out.
 
-    dialer                                             acceptor
+    dialler                                            acceptor
       hello: purpose, who I am, whom I want, nonce  ->
                                                     <-  reply: who I am, nonce, proof
       proof                                         ->
@@ -54,7 +54,7 @@ class Mistrusted(Exception):
 
 
 class Hello(NamedTuple):
-    """`to_number` is whom the dialer takes the acceptor for, `address` where the dialer itself is reached."""
+    """`to_number` is whom the dialler takes the acceptor for, `address` where the dialler itself is reached."""
 
     purpose: Purpose
     identity: Identity
@@ -82,8 +82,8 @@ class Hello(NamedTuple):
             raise JuteError("the address in a hello is not text") from error
 
 
-class Dialing:
-    """The dialer's side of one handshake. Its payloads are `hello`, then `proof`."""
+class Dialling:
+    """The dialler's side of one handshake. Its payloads are `hello`, then `proof`."""
 
     def __init__(self, hello: Hello, secret: bytes) -> None:
         self.hello = hello.encode()
@@ -114,7 +114,7 @@ class Accepting:
         self._secret = secret
 
     def greeted(self, payload: bytes) -> Hello:
-        """What the dialer claims; `reply` is set. Raises JuteError, Mistrusted, or Refused."""
+        """What the dialler claims; `reply` is set. Raises JuteError, Mistrusted, or Refused."""
         _raise_refusal(payload)
         hello = Hello.decode(payload)
         self._transcript = _transcript(payload, self._said)
@@ -122,7 +122,7 @@ class Accepting:
         return hello
 
     def proven(self, payload: bytes) -> None:
-        """The dialer's proof. Raises JuteError, Mistrusted, or Refused."""
+        """The dialler's proof. Raises JuteError, Mistrusted, or Refused."""
         _raise_refusal(payload)
         reader = _body(payload, _PROOF_KIND)
         _check_proof(self._secret, b"dialer", self._transcript, payload[reader.position :])
