@@ -46,7 +46,7 @@ class TreeMachine:
 
     @property
     def roster(self) -> Roster:
-        return self._roster.present
+        return self._roster.current
 
     @property
     def dirty_bytes(self) -> int:

@@ -259,12 +259,12 @@ def test_a_cell_begins_with_the_configured_members() -> None:
 
 def test_the_roster_is_decoded_when_the_tree_has_another(cell: Cell) -> None:
     known = CellRoster(cell.house.tree)
-    assert known.present == THREE
-    assert known.present is known.present
+    assert known.current == THREE
+    assert known.current is known.current
     cell.reconfig(OBSERVER)
-    assert known.present.raft_id(9) == 4
+    assert known.current.raft_id(9) == 4
     known.found(THREE)
-    assert known.present == THREE
+    assert known.current == THREE
 
 
 def test_the_word_conf_tells_the_ports_and_the_members(cell: Cell) -> None:

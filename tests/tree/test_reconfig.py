@@ -14,7 +14,7 @@ from znoded.jute.records import ReconfigRequest
 from znoded.tree.commands import DECIDED_RECONFIG, SET_ROSTER, encode_command, encode_identities
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import made_reconfig, new_roster, refused_reconfig
-from znoded.tree.reconfig import CONFIG, Asked, asked, check_rights, original
+from znoded.tree.reconfig import CONFIG, Asked, check_request, check_rights, original
 from znoded.tree.refusal import Refused
 
 FIRST = b"server.1=a:1:2:participant;a:3\n"
@@ -45,7 +45,7 @@ def command(client: Client, request: ReconfigRequest = REQUEST) -> bytes:
 
 def refusal(client: Client, command: bytes, is_pending: bool = False) -> ErrorCode:
     with pytest.raises(Refused) as caught:
-        asked(client.house.tree, command, is_pending)
+        check_request(client.house.tree, command, is_pending)
     return caught.value.err
 
 
@@ -158,12 +158,13 @@ class TestDecidedReconfig:
 
 class TestAsking:
     def test_the_request_and_the_identities_are_told(self, client: Client) -> None:
-        assert asked(client.house.tree, command(client), False) == Asked(REQUEST, encode_identities([(b"super", b"")]))
+        asked = check_request(client.house.tree, command(client), False)
+        assert asked == Asked(REQUEST, encode_identities([(b"super", b"")]))
 
     def test_the_version_may_be_left_out_or_has_to_be_the_present_one(self, client: Client) -> None:
         tree = client.house.tree
         present = ReconfigRequest(None, b"9", None, tree.config_version)
-        assert asked(tree, command(client, present), False).request == present
+        assert check_request(tree, command(client, present), False).request == present
         for other in (0, tree.config_version + 1, -2):
             assert refusal(client, command(client, ReconfigRequest(None, b"9", None, other))) == ErrorCode.BAD_VERSION
 
@@ -188,7 +189,7 @@ class TestAsking:
     def test_a_newer_attach_begins_again(self, client: Client) -> None:
         attach = client.attach
         client.reconnect()
-        assert asked(client.house.tree, command(client), False).request == REQUEST
+        assert check_request(client.house.tree, command(client), False).request == REQUEST
         client.sequence = 1
         assert refusal(client, command(client)) == ErrorCode.RECONFIG_IN_PROGRESS
         client.attach, client.sequence = attach, 0
@@ -197,9 +198,9 @@ class TestAsking:
     @pytest.mark.parametrize("cut", [1, 8, 30])
     def test_an_undecodable_request_is_a_jute_error(self, client: Client, cut: int) -> None:
         with pytest.raises(JuteError):
-            asked(client.house.tree, command(client)[:-cut], False)
+            check_request(client.house.tree, command(client)[:-cut], False)
         with pytest.raises(JuteError):
-            asked(client.house.tree, command(client)[:cut], False)
+            check_request(client.house.tree, command(client)[:cut], False)
 
     def test_only_who_may_write_the_node_may_change_the_members(self, client: Client) -> None:
         check_rights(client.house.tree, encode_identities([(b"super", b"")]))

@@ -195,7 +195,7 @@ class CellMember(Member):
 
     @property
     def roster(self) -> Roster:
-        return self._roster.present
+        return self._roster.current
 
     def found(self, roster: Roster) -> None:
         self._roster.found(roster)

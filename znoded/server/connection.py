@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Input is parsed until this much output has been made; then it is sent before more is parsed.
 OUTPUT_SLICE_BYTES = 256 * 1024
 
-
+#: The ops whose commands are made of what the client sent.
 WRITES = frozenset(
     int(op)
     for op in (

@@ -83,10 +83,10 @@ class Handshake:
         if member.turns_clients_away and not (member.is_read_only and request.read_only):
             connection.abort()
             return
-        is_news = request.last_zxid_seen > member.zxid or (
+        may_be_behind = request.last_zxid_seen > member.zxid or (
             request.session_id != 0 and request.session_id not in member.tree.sessions
         )
-        if is_news and member.gate is not None and not is_confirmed and not member.is_read_only:
+        if may_be_behind and member.gate is not None and not is_confirmed and not member.is_read_only:
             connection.state = State.OPENING
             member.replica.confirm_reads(partial(self._confirmed, connection, request))
             return
@@ -100,7 +100,7 @@ class Handshake:
         timeout_ms = min(max(request.timeout_ms, config.session_timeout_min_ms), config.session_timeout_max_ms)
         member.admission.leave_lobby(connection)
         if member.is_read_only:
-            self._let_look(connection, request, timeout_ms)
+            self._open_read_only(connection, request, timeout_ms)
             return
         if request.session_id:
             self._resume(connection, request, timeout_ms)
@@ -172,13 +172,13 @@ class Handshake:
         if live.former is not None:
             live.former.abort()
         if live.connection is not None:
-            self._part(live, live.connection, attach)
+            self._detach(live, live.connection, attach)
         session = member.tree.sessions[session_id]
         live.attach = attach
         member.sessions.renew(live, session.timeout_ms, member.monotonic_ms())
         self._let_in(live, session.password)
 
-    def _part(self, live: LiveSession, connection: ClientConnection, attach: int) -> None:
+    def _detach(self, live: LiveSession, connection: ClientConnection, attach: int) -> None:
         """The session goes on without this connection. One that another member took may read on, as in ZooKeeper.
 
         It still keeps the session alive: the client may never have heard of the other connection, as when it gave up
@@ -209,7 +209,7 @@ class Handshake:
         self._respond(connection, live.timeout_ms, live.session_id, password)
         self._member.delivery.flush_later(connection)
 
-    def _let_look(self, connection: ClientConnection, request: ConnectRequest, timeout_ms: int) -> None:
+    def _open_read_only(self, connection: ClientConnection, request: ConnectRequest, timeout_ms: int) -> None:
         """Serve a client that asked for it with what is known here. It keeps its session if it has one."""
         member = self._member
         session = member.tree.sessions.get(request.session_id)

@@ -111,7 +111,7 @@ class Member:
     """
 
     def __init__(self, config: Config, reactor: Any, make_replica: Callable[..., MemberReplica] = Replica) -> None:
-        """`make_replica` is there for tests that drive the log by hand."""
+        """`make_replica(reactor, storage, machine, on_fatal)` makes its log: that of a cell, or one a test drives."""
         self.config = config
         self.limits = config.limits
         self.tree = Tree(tree_options(config))

@@ -16,7 +16,7 @@ from znoded.config import Config
 from znoded.jute.errors import ErrorCode
 from znoded.jute.primitives import JuteError
 from znoded.tree.proposals import made_reconfig, new_roster, refused_reconfig
-from znoded.tree.reconfig import Asked, asked, check_rights
+from znoded.tree.reconfig import Asked, check_request, check_rights
 from znoded.tree.refusal import Refused
 from znoded.tree.tree import Tree
 from znoded.zab_raft.cell.machine import Refusal
@@ -74,7 +74,7 @@ class CellRoster:
         self._tree.roster = roster.encode()
 
     @property
-    def present(self) -> Roster:
+    def current(self) -> Roster:
         """The members as of the last applied command. Raises JuteError."""
         if self._tree.roster is not self._encoded:
             self._roster = Roster.decode(self._tree.roster)
@@ -89,7 +89,7 @@ def plan_change(tree: Tree, configuration: Configuration, command: bytes) -> Con
     which knows who is connected. Raises JuteError for bytes that are no command.
     """
     try:
-        wanted = asked(tree, command, is_pending=configuration.joint or not tree.roster)
+        wanted = check_request(tree, command, is_pending=configuration.joint or not tree.roster)
         roster = _wanted_roster(tree, wanted, configuration.highest_id)
         check_rights(tree, wanted.identities)
         _check_numbers(roster)

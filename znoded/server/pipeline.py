@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-REQUEST = struct.Struct(">iii")  # frame length, xid, op
+REQUEST = struct.Struct(">iii")  # frame length, xid, op: 12 bytes, which `serve` has as a number
 REQUEST_HEADER_BYTES = 8
 #: The least that a read of one path has: the header, the length of the path, the watch flag.
 PATH_READ_BYTES = REQUEST_HEADER_BYTES + 5
@@ -44,7 +44,7 @@ NODE_READS = frozenset((int(Op.GET_DATA), EXISTS))
 #: ends the connection, as Kazoo's own tests ask for 2 MiB at the default limit.
 OVERSIZED_FRAMES_READ = 2
 
-#: Writes whose commands are made of what the client sent, and all writes.
+#: All that change something: `WRITES`, and the one whose command its leader makes.
 CHANGES = WRITES | {int(Op.RECONFIG)}
 
 #: What waits, in a cell, until it is known that nothing newer was committed elsewhere. `sync` does always.

@@ -60,7 +60,7 @@ def set_roster(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
         _show(tree, time_ms, roster, text)
 
 
-def asked(tree: Tree, command: bytes, is_pending: bool) -> Asked:
+def check_request(tree: Tree, command: bytes, is_pending: bool) -> Asked:
     """What the command of a reconfig asks for, unless it is refused, in the order of protocol facts 3.
 
     `is_pending`: an earlier change is not finished. Raises Refused, JuteError.
