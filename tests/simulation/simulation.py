@@ -88,6 +88,8 @@ class Simulation:
         self._last_ordinal: dict[int, int] = {}
         self._sequential: set[bytes] = set()
         self._configs: dict[int, Config] = {}
+        self._tables: dict[int, dict[int, str]] = {}
+        """The members in the configuration of those that were wiped: who wipes one writes down who is there now."""
         self._is_calm = False
         self._removed: set[int] = set()
         founding = range(1, self.trouble.members + self.trouble.learners + 1)
@@ -153,7 +155,8 @@ class Simulation:
 
     def config_of(self, number: int) -> Config:
         if number not in self._configs:
-            roles = {**self._founding, number: self._founding.get(number, "voter")}
+            roles = dict(self._tables.get(number, self._founding))
+            roles.setdefault(number, "voter")
             members = {
                 str(each): {"peer": f"127.0.0.1:{2000 + each}", "client": f"127.0.0.1:{3000 + each}", "role": role}
                 for each, role in sorted(roles.items())
@@ -465,6 +468,8 @@ class Simulation:
             if machine.path.exists():
                 machine.end()
                 machine.wipe()
+                self._tables[number] = dict.fromkeys(present, "voter")
+                self._configs.pop(number, None)
             role = self.chance.choice(("participant", "participant", "observer"))
             line = f"server.{number}=127.0.0.1:{2000 + number}:{2000 + number}:{role};127.0.0.1:{3000 + number}"
             if admin.ask_reconfig(line.encode(), None) and not machine.runs:
