@@ -511,6 +511,7 @@ class Simulation:
                 machine.start()
 
     def _has_leader(self) -> bool:
+        self._tidy()
         leader = self.leader()
         if leader is None or leader.replica.configuration.joint:
             return False
