@@ -40,7 +40,7 @@ drill: $(VENV)/installed-test ## a cell of three under load: KILLS=200 PAUSES=50
 
 sim: $(VENV)/installed-test ## simulated cells under trouble, cores and whole members; SEEDS=1000 says how many, new ones each time
 	$(BIN)/python -m tests.zab_raft.core.simulation --seeds $$(date +%s) $(SEEDS)
-	$(BIN)/python -m tests.simulation.simulation --seeds $$(date +%s) $(SEEDS)
+	$(BIN)/python -m tests.simulation --seeds $$(date +%s) $(SEEDS)
 
 mutants: $(VENV)/installed-test ## take out each guard of the Raft core: the tests have to notice
 	$(BIN)/python -m tests.zab_raft.core.mutants

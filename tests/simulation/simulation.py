@@ -1,16 +1,12 @@
 """A cell of whole members and their clients under simulated trouble, from one seed.
 
-To see one run:   python -m tests.simulation.simulation SEED
-To try many:      python -m tests.simulation.simulation --seeds FIRST COUNT [--stop]
+To see one run:   python -m tests.simulation SEED
+To try many:      python -m tests.simulation --seeds FIRST COUNT [--stop]
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
-import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,7 +108,7 @@ class Simulation:
             lines = "\n".join(self.world.trace)
             raise Violation(
                 f"{lines}\n{type(error).__name__} {error}\nseed {self.seed}, to see all of it:"
-                f" python -m tests.simulation.simulation {self.seed}"
+                f" python -m tests.simulation {self.seed}"
             ) from error
         finally:
             with simulated(self):
@@ -577,41 +573,3 @@ def run(seed: int, show: bool = False) -> Simulation:
         simulation = Simulation(seed, Path(directory), show)
         simulation.run()
         return simulation
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Run simulated cells with their clients.")
-    parser.add_argument("seed", type=int, nargs="?", help="show every event of this run")
-    parser.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "COUNT"))
-    parser.add_argument("--stop", action="store_true", help="at the first seed that fails")
-    arguments = parser.parse_args()
-    if arguments.seed is not None:
-        simulation = run(arguments.seed, show=True)
-        print(f"seed {arguments.seed}: nothing found; {dict(simulation.reached)}")
-    else:
-        first, count = arguments.seeds or (0, 100)
-        sys.exit(try_seeds(first, count, arguments.stop))
-
-
-def try_seeds(first: int, count: int, stop: bool) -> bool:
-    """Run these seeds, and say which fail. True if any did."""
-    failed = 0
-    began_s = time.process_time()
-    gc.disable()
-    for seed in range(first, first + count):
-        if not seed % 20:
-            gc.collect()
-        try:
-            run(seed)
-        except Violation as violation:
-            failed += 1
-            print(str(violation).splitlines()[-2][:300], f"(seed {seed})", flush=True)
-            if stop:
-                break
-    took_s = time.process_time() - began_s
-    print(f"{count} seeds, {failed} failed, {took_s:.0f} s of CPU")
-    return bool(failed)
-
-
-if __name__ == "__main__":
-    main()
