@@ -1,4 +1,4 @@
-"""Run simulated cells with their clients: `python -m tests.simulation --seeds FIRST COUNT`, or one SEED to see it all."""
+"""Run simulated cells with their clients: `python -m tests.simulation --seeds FIRST COUNT`, or SEED to see one run."""
 
 from __future__ import annotations
 
