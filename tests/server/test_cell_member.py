@@ -13,7 +13,7 @@ from znoded.server import cell_member
 from znoded.server.cell_member import CellMember
 
 TICK_MS = 2_000
-PATIENCE_MS = 5_000
+PATIENCE_MS = 3_000
 CELL = {
     "tick_ms": TICK_MS,
     "cell": {"members": {str(n): {"peer": f"h{n}:1", "client": f"h{n}:2", "role": "voter"} for n in (1, 2, 3)}},

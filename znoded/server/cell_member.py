@@ -47,8 +47,10 @@ log = Logger()
 
 #: A member tells its leader so many times in a tick whom it heard. The shortest session timeout is two ticks.
 REPORTS_PER_TICK = 4
-#: Without a leader for so many election timeouts, and a tick, a member sends its clients away.
-LEADERLESS_ELECTIONS = 3
+#: Without a leader for so many ticks a member sends its clients away, so that those with the shortest timeout, of two
+#: ticks, have time to come back to another one; but not before an election can have ended.
+LEADERLESS_TICKS = 1.5
+LEADERLESS_ELECTIONS = 2
 
 
 def cell_options(config: Config) -> CellOptions:
@@ -180,7 +182,7 @@ class CellMember(Member):
             return
         if self._leaderless_since_ms is None:
             self._leaderless_since_ms = now_ms
-        patience_ms = LEADERLESS_ELECTIONS * self.config.cell.election_ms + self.config.tick_ms
+        patience_ms = max(LEADERLESS_TICKS * self.config.tick_ms, LEADERLESS_ELECTIONS * self.config.cell.election_ms)
         if not self._is_cut_off and now_ms - self._leaderless_since_ms > patience_ms:
             self._is_cut_off = True
             log.warn("No leader was reached for {ms} ms: clients are sent away", ms=now_ms - self._leaderless_since_ms)

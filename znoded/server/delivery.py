@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op, Perm
 from znoded.server.connection import OPEN, ClientConnection
-from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, notification_frame, reply_frame
+from znoded.server.replies import REPLY, REPLY_HEADER_BYTES, notification_frame, reply_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.commands import ATTACH, DECIDED_RECONFIG, EXPIRY_SEQUENCE, HEAD
 

@@ -22,8 +22,8 @@ from znoded.jute.records import AuthRequest, SaslRequest
 from znoded.server import auth
 from znoded.server.answers import Answer, Answers
 from znoded.server.connection import NEW, OPEN, OPENING, OUTPUT_SLICE_BYTES, WRITES, ClientConnection
-from znoded.server.frames import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.read_gate import HELD_BYTES_LIMIT
+from znoded.server.replies import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.sasl import SaslFailure
 from znoded.server.turns import TURN_S
 from znoded.tree.commands import HEAD

@@ -10,7 +10,7 @@ from znoded.jute.ops import Perm
 from znoded.jute.primitives import Reader
 from znoded.jute.records import SetWatches2Request
 from znoded.jute.stat import Stat
-from znoded.server.frames import notification_frame
+from znoded.server.replies import notification_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.tree import Tree
 from znoded.tree.znode import stat_of

@@ -1,4 +1,4 @@
-"""The frames that a server sends, whole: length, header and record."""
+"""What a server sends, as whole frames: replies and notifications, with length, header and record."""
 
 from __future__ import annotations
 
