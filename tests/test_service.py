@@ -20,6 +20,7 @@ from tests.server_process import ROOT, TWISTD, ServerProcess
 from znoded import service
 from znoded.command import main
 from znoded.config import Config, parse
+from znoded.server.cell_member import CellMember
 from znoded.service import MemberService, Options, makeService
 
 
@@ -173,9 +174,10 @@ def test_a_member_that_could_not_start_is_still_stopped(
     assert member.stopped
 
 
-def test_a_cell_of_several_is_not_started_as_a_member_that_stands_alone(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="lists several members"):
-        options(f"--config={ROOT}/conf/cell/member1.toml", f"--data-dir={tmp_path}")
+@pytest.mark.parametrize("name", ["member1", "member2", "member3"])
+def test_a_configuration_that_lists_members_starts_a_member_of_a_cell(tmp_path: Path, name: str) -> None:
+    config = options(f"--config={ROOT}/conf/cell/{name}.toml", f"--data-dir={tmp_path}").config
+    assert isinstance(MemberService(config, MemoryReactorClock())._member, CellMember)
 
 
 class TestCheckConfig:
