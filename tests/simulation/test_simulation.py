@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.simulation import run
 
 SEEDS = int(os.environ.get("ZNODED_SEEDS", "24"))
-FRESH_SEEDS = int(os.environ.get("ZNODED_FRESH_SEEDS", "100"))
+FRESH_SEEDS = int(os.environ.get("ZNODED_FRESH_SEEDS", "40"))
 #: Seeds that ever found something; they are run for ever.
 FAILED_ONCE = [int(line) for line in (Path(__file__).parent / "failed_seeds.txt").read_text().split()]
 
