@@ -32,7 +32,7 @@ interop: $(VENV)/installed-interop ## foreign clients, those that are installed;
 	$(BIN)/python -m pytest -m interop tests/interop
 
 crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
-	$(BIN)/python -m pytest -m 'crash or slow'
+	$(BIN)/python -m pytest -m 'crash or slow' --ignore=tests/simulation
 	$(BIN)/python -m tests.crash.kill_under_load --rounds $(KILLS)
 
 drill: $(VENV)/installed-test ## a cell of three under load: KILLS=200 PAUSES=50 CUTS=50 of its leaders
