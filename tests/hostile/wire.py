@@ -143,7 +143,7 @@ class HonestClient(threading.Thread):
         assert self._wire.ask(set_data(1, b"/honest/node", data)) == (1, 0)
         self._wire.send(get_data(2, b"/honest/node"))
         payload = self._wire.receive()
-        assert payload.startswith(i4(2))
+        assert payload.startswith(i4(2)), payload
         assert payload[16:].startswith(string(data))
         self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
 

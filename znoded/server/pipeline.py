@@ -127,6 +127,8 @@ class Pipeline:
                     if op in gated and gate is not None and gate.keeps(connection, op):
                         gate.hold(connection, data[position:])
                         position = end
+                        if connection.live is not None:
+                            connection.live.heard_ms = int(started * 1000)  # heard, although it is not served yet
                         break
                     if op in COSTLY and pending:
                         # What waits behind a write is answered in one go with it: several of these would take too long.
@@ -199,7 +201,7 @@ class Pipeline:
                     connection.last_xid = xid
                     connection.stats.packets_received += requests
                     self._stats.packets_received += requests
-                if connection.live is not None and (requests or connection.kept is not None):
+                if requests and connection.live is not None:
                     connection.live.heard_ms = int(started * 1000)  # any request keeps the session alive
                 if position != end:
                     if commands:
