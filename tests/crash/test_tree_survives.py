@@ -25,7 +25,8 @@ from znoded.zab_raft import increment as increment_module
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
-from znoded.zab_raft.replica import Replica, StorageOptions
+from znoded.zab_raft.replica import Replica
+from znoded.zab_raft.storage_options import StorageOptions
 
 SESSION = 7
 NOBODY = struct.pack(">i", 0)

@@ -7,7 +7,8 @@ from pathlib import Path
 from tests.zab_raft.journal import Journal
 from tests.zab_raft.pump import PumpReactor
 from znoded.zab_raft.files import Files
-from znoded.zab_raft.replica import Replica, StorageOptions
+from znoded.zab_raft.replica import Replica
+from znoded.zab_raft.storage_options import StorageOptions
 
 NEVER_MS = 10**9
 
@@ -44,7 +45,7 @@ class JournalMember:
     def checkpoint(self) -> None:
         """Have the checkpoint's interval pass and return when the checkpoint was stored, or has failed."""
         self.reactor.advance(NEVER_MS / 1000)
-        self.reactor.result_of(self.replica._checkpointing)
+        self.reactor.result_of(self.replica._checkpointer.idle)
 
     def stop(self) -> None:
         self.reactor.result_of(self.replica.stop())

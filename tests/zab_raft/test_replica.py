@@ -196,7 +196,7 @@ def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, mon
     member = JournalMember(tmp_path / "data", segment_bytes=4096).start()
     member.write(b"first")
     gate = threading.Event()
-    store = member.replica._checkpoint_store
+    store = member.replica._store
     write = store.write
 
     def write_later(changes: Changes, index: int, term: int) -> None:
@@ -208,7 +208,7 @@ def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, mon
     for _ in range(10):
         member.write(bytes(1000))
     gate.set()
-    member.reactor.result_of(member.replica._checkpointing)
+    member.reactor.result_of(member.replica._checkpointer.idle)
     member.write(b"behind the removal of segments")
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     member.stop()
@@ -222,9 +222,9 @@ def test_failed_checkpoint_is_tried_again_with_its_changes(tmp_path: Path, monke
         raise CheckpointFailed("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(member.replica._checkpoint_store, "write", fail)
+        patch.setattr(member.replica._store, "write", fail)
         member.write(bytes(100))
-        member.reactor.result_of(member.replica._checkpointing)
+        member.reactor.result_of(member.replica._checkpointer.idle)
         assert member.journal.dirty_bytes == 100
         member.write(bytes(100))  # does not begin another at once
         assert member.journal.dirty_bytes == 200
@@ -242,7 +242,7 @@ def test_checkpoint_that_meets_a_fault_of_the_program_ends_the_member(
     member = JournalMember(tmp_path).start()
     member.write(b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(member.replica._checkpoint_store, "write", lambda *_: 1 / 0)
+        patch.setattr(member.replica._store, "write", lambda *_: 1 / 0)
         member.checkpoint()
     assert [type(error) for error in member.errors] == [ZeroDivisionError]
     assert not member.replica.propose([b"b"])
@@ -282,7 +282,7 @@ def test_backup_fails_when_the_checkpoint_cannot_be_stored(tmp_path: Path, monke
     member = JournalMember(tmp_path / "data").start()
     member.write(b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(member.replica._checkpoint_store, "write", fail)
+        patch.setattr(member.replica._store, "write", fail)
         with pytest.raises(CheckpointFailed, match="backup: the checkpoint cannot be stored"):
             member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
     assert not (tmp_path / "backup").exists()

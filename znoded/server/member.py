@@ -33,7 +33,8 @@ from znoded.tree.proposals import new_term
 from znoded.tree.sessions import SESSION_NUMBER_BITS, as_long
 from znoded.tree.tree import Tree
 from znoded.watches.table import Watches
-from znoded.zab_raft.replica import Replica, StorageOptions
+from znoded.zab_raft.replica import Replica
+from znoded.zab_raft.storage_options import StorageOptions
 
 log = Logger()
 
@@ -98,8 +99,6 @@ class MemberReplica(Protocol):
     def propose(self, commands: list[bytes]) -> bool: ...
 
     def propose_change(self, command: bytes) -> bool: ...
-
-    def confirm_reads(self, then: Callable[[bool], None]) -> None: ...
 
     def backup(self, path: str) -> Deferred[None]: ...
 
@@ -241,14 +240,7 @@ class Member:
 
     def propose(self, command: bytes) -> bool:
         """Hand a command to the log. False when the log takes none for now, because the disk is full."""
-        if not self.replica.writable:
-            return False
-        self.propose_all([command])
-        return True
-
-    def propose_all(self, commands: list[bytes]) -> None:
-        """Hand commands to the log, which must take some now."""
-        self.replica.propose(commands)
+        return self.replica.propose([command])
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         """StateMachine: apply committed commands."""

@@ -11,24 +11,23 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks, succeed
-from twisted.internet.threads import deferToThreadPool
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
-from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
-from znoded.zab_raft.checkpoint import Checkpoint, ReadTable
-from znoded.zab_raft.core.messages import HardState
+from znoded.zab_raft.checkpoint import Checkpoint
+from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
+from znoded.zab_raft.core.configuration import Configuration
+from znoded.zab_raft.core.messages import HardState, Snapshot
 from znoded.zab_raft.directory import DataDirectory
 from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
-from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.log import Batch, Log
 from znoded.zab_raft.log_thread import LogThread, Reactor
 from znoded.zab_raft.recovery import Recovery
+from znoded.zab_raft.state_machine import StateMachine
+from znoded.zab_raft.storage_options import StorageOptions
 
 _log = Logger()
 
@@ -37,42 +36,6 @@ BATCH_BYTES_LIMIT = 1 << 20
 
 HALVED_COMMANDS = 16
 """From so many on, a batch that finds the disk idle is halved: one half is applied while the other becomes durable."""
-
-
-class StateMachine(Protocol):
-    """What the replica drives. All calls come in the reactor's thread."""
-
-    @property
-    def dirty_bytes(self) -> int:
-        """About how many bytes `take_changes` would return."""
-
-    def load(self, read_table: ReadTable) -> None:
-        """Become the state that these tables hold."""
-
-    def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
-        """Apply commands whose log indexes are `first_index`, `first_index + 1`, ..; never raises for any command."""
-
-    def take_changes(self) -> Changes:
-        """All that changed since the last call, as of the last applied command."""
-
-    def restore_changes(self, changes: Changes) -> None:
-        """Take back changes that could not be stored; newer ones win."""
-
-
-@dataclass(frozen=True, slots=True)
-class StorageOptions:
-    """Where and how a replica keeps its data.
-
-    A checkpoint begins every `checkpoint_interval_ms`, or as soon as `checkpoint_bytes` have changed. `cell` is the id
-    that the directory must have, `None` for whatever it has.
-    """
-
-    data_dir: str
-    member: int = 1
-    cell: str | None = None
-    segment_bytes: int = 16 << 20
-    checkpoint_interval_ms: int = 5_000
-    checkpoint_bytes: int = 8 << 20
 
 
 class Replica:
@@ -107,9 +70,6 @@ class Replica:
         self.outstanding_bytes = 0
         self._drained: deque[tuple[int, Deferred[None]]] = deque()
         self._closed = False
-        self._checkpointing: Deferred[None] = succeed(None)
-        self._checkpoint_is_stuck = False
-        self._checkpoint_pool = ThreadPool(0, 1, "checkpoint")
 
     @property
     def outstanding(self) -> int:
@@ -132,13 +92,22 @@ class Replica:
         with ExitStack() as on_error:
             self.directory = DataDirectory(options.data_dir, options.member, options.cell, self._files)
             on_error.callback(self.directory.close)
-            self._checkpoint_store = Checkpoint(self.directory.state_path, self._files)
-            on_error.callback(self._checkpoint_store.close)
-            self._recover(self.directory, self._checkpoint_store)
+            self._store = Checkpoint(self.directory.state_path, self._files)
+            on_error.callback(self._store.close)
+            self._recover(self.directory, self._store)
             on_error.pop_all()
+        self._checkpointer = Checkpointer(
+            self._reactor,
+            options,
+            self._store,
+            self._machine,
+            self._next_increment,
+            self._checkpoint_stored,
+            self._log_failed,
+            checkpoint_pool(),
+        )
         self._log_thread.start()
-        self._checkpoint_pool.start()
-        self._schedule_checkpoint()
+        self._checkpointer.start()
         self.writable = True
 
     def propose(self, commands: list[bytes]) -> bool:
@@ -155,10 +124,6 @@ class Replica:
             self._submit(count if count < HALVED_COMMANDS else count // 2)
         return True
 
-    def confirm_reads(self, then: Callable[[bool], None]) -> None:
-        """Nobody else can have committed anything."""
-        then(True)
-
     def propose_change(self, command: bytes) -> bool:
         """A change of the members is a command like any other, which refuses it: there is only one."""
         return self.propose([command])
@@ -170,15 +135,15 @@ class Replica:
         To restore it, start a member on it. Fails with `CheckpointFailed` or `OSError`.
         """
         index = self.applied_index
-        while self._checkpoint_store.index < index:
-            yield self._checkpoint()
-            if self._checkpoint_is_stuck:
+        while self._store.index < index:
+            yield self._checkpointer.begin()
+            if self._checkpointer.is_stuck:
                 raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")
-        yield deferToThreadPool(cast(Any, self._reactor), self._checkpoint_pool, self._copy_checkpoint, path)
+        yield self._checkpointer.in_thread(self._copy_checkpoint, path)
 
     def _copy_checkpoint(self, path: str) -> None:
         os.mkdir(path)
-        self._checkpoint_store.backup(os.path.join(path, "state"))
+        self._store.backup(os.path.join(path, "state"))
         self.directory.found_copy(path)
 
     @inlineCallbacks
@@ -189,12 +154,10 @@ class Replica:
         while self._collected:
             self._submit(len(self._collected))
         yield self._log_thread.stop()
-        if self._next_checkpoint.active():
-            self._next_checkpoint.cancel()
-        yield self._checkpointing
-        yield self._checkpoint()
-        self._checkpoint_pool.stop()
-        self._checkpoint_store.close()
+        yield self._checkpointer.idle
+        yield self._checkpointer.begin()
+        self._checkpointer.stop()
+        self._store.close()
         self.directory.close()
 
     def _recover(self, directory: DataDirectory, store: Checkpoint) -> None:
@@ -243,8 +206,7 @@ class Replica:
         self.applied_index = batch.last_index
         self.outstanding_bytes -= sum(map(len, batch.commands))
         self._applied_term = batch.hard_state.term
-        if self._machine.dirty_bytes >= self._options.checkpoint_bytes and not self._checkpoint_is_stuck:
-            self._checkpoint()
+        self._checkpointer.grown()
         self._tell_drained()
 
     def _tell_drained(self) -> None:
@@ -263,40 +225,13 @@ class Replica:
         self.writable = False
         self._on_fatal(error)
 
-    def _checkpoint_in_turn(self) -> None:
-        self._checkpoint_is_stuck = False
-        self._checkpoint()
-        self._schedule_checkpoint()
+    def _next_increment(self) -> Increment | None:
+        if self.applied_index <= self._store.index:
+            return None
+        return Increment(Snapshot(self.applied_index, self._applied_term, Configuration()), {})
 
-    def _schedule_checkpoint(self) -> None:
-        self._next_checkpoint = self._reactor.callLater(
-            self._options.checkpoint_interval_ms / 1000, self._checkpoint_in_turn
-        )
-
-    def _checkpoint(self) -> Deferred[None]:
-        """Begin to store what has changed, unless nothing has or the last increment is still being stored."""
-        if self._checkpointing.called and self.applied_index > self._checkpoint_store.index:
-            changes, index = self._machine.take_changes(), self.applied_index
-            store = self._checkpoint_store
-            self._checkpointing = deferToThreadPool(
-                cast(Any, self._reactor), self._checkpoint_pool, store.write, changes, index, self._applied_term
-            )
-            self._checkpointing.addCallbacks(
-                lambda _none: self._checkpoint_stored(index), lambda failure: self._checkpoint_failed(failure, changes)
-            )
-        return self._checkpointing
-
-    def _checkpoint_stored(self, index: int) -> None:
-        self._checkpoint_is_stuck = False
-        self._log_thread.forget(index)
-
-    def _checkpoint_failed(self, failure: Failure, changes: Changes) -> None:
-        self._machine.restore_changes(changes)
-        self._checkpoint_is_stuck = True
-        if failure.check(CheckpointFailed):
-            _log.error("{error}; it is tried again", error=failure.getErrorMessage())
-        else:
-            self._log_failed(cast(Exception, failure.value))
+    def _checkpoint_stored(self, snapshot: Snapshot) -> None:
+        self._log_thread.forget(snapshot.index)
 
 
 def _split(commands: list[bytes]) -> tuple[list[bytes], list[bytes]]:

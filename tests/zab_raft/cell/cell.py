@@ -22,7 +22,7 @@ from znoded.zab_raft.log import Batch, Log
 from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler
-from znoded.zab_raft.replica import StorageOptions
+from znoded.zab_raft.storage_options import StorageOptions
 
 STEP_S = 0.001
 PATIENCE_S = 30.0

@@ -25,7 +25,7 @@ from znoded.zab_raft.cell.server_lines import Member
 from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers
-from znoded.zab_raft.replica import StorageOptions
+from znoded.zab_raft.storage_options import StorageOptions
 
 MEMBERS = (1, 2, 3)
 PATIENCE_S = 30.0

@@ -17,7 +17,6 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from znoded.zab_raft.cell.candidacy import Candidacy
-from znoded.zab_raft.cell.checkpointer import Checkpointer, Increment, checkpoint_pool
 from znoded.zab_raft.cell.directory import CellDirectory
 from znoded.zab_raft.cell.log import Readies, Restart
 from znoded.zab_raft.cell.log_writer import LogWriter
@@ -31,6 +30,7 @@ from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.cell.start import Recovered, recover
 from znoded.zab_raft.cell.state import Addresses, CellState, read_cell
 from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
+from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.errors import Reason, Refused

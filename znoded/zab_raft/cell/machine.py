@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
-from znoded.zab_raft.replica import StateMachine
+from znoded.zab_raft.state_machine import StateMachine
 
 
 class Refusal(Enum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.peers.founding import Table
-from znoded.zab_raft.replica import StorageOptions
+from znoded.zab_raft.storage_options import StorageOptions
 
 APPLYING_BYTES = 1 << 20
 """About how much is applied in one go: everybody waits for that."""

@@ -16,7 +16,8 @@ from znoded.zab_raft.core.messages import Snapshot
 from znoded.zab_raft.errors import CheckpointFailed
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.log_thread import Reactor
-from znoded.zab_raft.replica import StateMachine, StorageOptions
+from znoded.zab_raft.state_machine import StateMachine
+from znoded.zab_raft.storage_options import StorageOptions
 
 T = TypeVar("T")
 

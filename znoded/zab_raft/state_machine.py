@@ -1,0 +1,28 @@
+"""What a replica drives: whatever its log is the log of."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from znoded.zab_raft.checkpoint import ReadTable
+from znoded.zab_raft.increment import Changes
+
+
+class StateMachine(Protocol):
+    """What the replica drives. All calls come in the reactor's thread."""
+
+    @property
+    def dirty_bytes(self) -> int:
+        """About how many bytes `take_changes` would return."""
+
+    def load(self, read_table: ReadTable) -> None:
+        """Become the state that these tables hold."""
+
+    def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
+        """Apply commands whose log indexes are `first_index`, `first_index + 1`, ..; never raises for any command."""
+
+    def take_changes(self) -> Changes:
+        """All that changed since the last call, as of the last applied command."""
+
+    def restore_changes(self, changes: Changes) -> None:
+        """Take back changes that could not be stored; newer ones win."""

@@ -1,0 +1,21 @@
+"""Where and how a replica keeps what it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Where and how a replica keeps its data.
+
+    A checkpoint begins every `checkpoint_interval_ms`, or as soon as `checkpoint_bytes` have changed. `cell` is the id
+    that the directory must have, `None` for whatever it has.
+    """
+
+    data_dir: str
+    member: int = 1
+    cell: str | None = None
+    segment_bytes: int = 16 << 20
+    checkpoint_interval_ms: int = 5_000
+    checkpoint_bytes: int = 8 << 20
