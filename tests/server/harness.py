@@ -70,9 +70,6 @@ class HandReplica:
         while self._drained and self._drained[0][0] <= self._index:
             self._drained.pop(0)[1].callback(None)
 
-    def confirm_reads(self, then: Callable[[bool], None]) -> None:
-        then(True)
-
     def propose_change(self, command: bytes) -> bool:
         return self.propose([command])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,6 +27,9 @@ class FollowingReplica(HandReplica):
     leads = False
     has_leader = True
     reaches_leader = True
+
+    def confirm_reads(self, then: Callable[[bool], None]) -> None:
+        then(True)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -91,7 +91,7 @@ class CellMember(Member):
     def __init__(self, config: Config, reactor: Any) -> None:
         super().__init__(config, reactor, partial(_make_replica, config))
         self.cell = cast(CellReplica, self.replica)
-        self.gate = ReadGate(reactor, self.pipeline, self.replica.confirm_reads)
+        self.gate = ReadGate(reactor, self.pipeline, self.cell.confirm_reads)
         self._roster = CellRoster(self.tree)
         self._reporting = LoopingCall(self._report_sessions)
         self._reporting.clock = reactor

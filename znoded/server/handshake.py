@@ -88,7 +88,7 @@ class Handshake:
         )
         if may_be_behind and member.gate is not None and not is_confirmed and not member.is_read_only:
             connection.state = State.OPENING
-            member.replica.confirm_reads(partial(self._confirmed, connection, request))
+            member.gate.confirm(partial(self._confirmed, connection, request))
             return
         if request.last_zxid_seen > member.zxid:
             # A client that has seen more than this member knows must look for another; ZooKeeper closes without a word,

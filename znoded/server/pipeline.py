@@ -90,6 +90,7 @@ class Pipeline:
         now_ms = int(time.time() * 1000)
         member = self._member
         takes_writes = member.replica.writable
+        propose = member.replica.propose
         room, room_bytes = member.room_for_writes()
         own_room, own_room_bytes = self._outstanding_limit, self._outstanding_bytes_limit
         nodes = self._tree.nodes
@@ -109,7 +110,7 @@ class Pipeline:
             try:
                 if connection.kept is not None or connection.state is not OPEN:
                     if commands:
-                        self._hand_over(commands)
+                        propose(commands)
                         commands = []
                     data = self._to_serve(connection, data)
                 append = connection.out.append
@@ -179,7 +180,7 @@ class Pipeline:
                                 continue
                     if position != frame_end:
                         if commands:
-                            self._hand_over(commands)
+                            propose(commands)
                             commands = []
                         record = data[position + 12 : frame_end]
                         position = frame_end
@@ -205,7 +206,7 @@ class Pipeline:
                     connection.live.heard_ms = int(started * 1000)  # any request keeps the session alive
                 if position != end:
                     if commands:
-                        self._hand_over(commands)
+                        propose(commands)
                         commands = []
                     self._keep_rest(connection, data[position:])
                 if connection.out or may_stall or position != end:
@@ -214,7 +215,7 @@ class Pipeline:
                 log.failure("a connection is closed because serving it failed")
                 connection.abort()
         if commands:
-            self._hand_over(commands)
+            propose(commands)
         if gate is not None:
             gate.ask()
         if to_settle:
@@ -290,10 +291,6 @@ class Pipeline:
     def oversized(self, connection: ClientConnection, xid: int) -> None:
         """A frame above the limit came to its end: answer it."""
         self._refuse(connection, xid, ErrorCode.BAD_ARGUMENTS)
-
-    def _hand_over(self, commands: list[bytes]) -> None:
-        """Send writes to the log; their answers come when they have been applied."""
-        self._member.propose_all(commands)
 
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         send = self._senders.get(op)
@@ -415,7 +412,7 @@ class Pipeline:
         connection.waiting().append((xid, None, time.monotonic()))
         now_ms = int(time.time() * 1000)
         connection.sequence += 1
-        self._member.propose_all(
+        self._member.replica.propose(
             [HEAD.pack(now_ms, connection.session_id, connection.attach, connection.sequence, Op.CLOSE_SESSION, 0)]
         )
 

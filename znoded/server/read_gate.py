@@ -31,9 +31,9 @@ class ReadGate:
 
     def __init__(self, reactor: Any, pipeline: Pipeline, confirm: Callable[[Callable[[bool], None]], None]) -> None:
         """`confirm(then)` calls `then(True)` when all that was committed before is applied, `then(False)` if never."""
+        self.confirm = confirm
         self._reactor = reactor
         self._pipeline = pipeline
-        self._confirm = confirm
         self._collecting: list[ClientConnection] = []
         #: With each connection, how many of the bytes that it keeps came before the leader was asked.
         self._asked: list[tuple[ClientConnection, int]] = []
@@ -52,11 +52,11 @@ class ReadGate:
         if self._collecting and not self._asked:
             self._asked = [(connection, len(connection.kept or b"")) for connection in self._collecting]
             self._collecting = []
-            self._confirm(self._answered)
+            self.confirm(self._answered)
 
     def _answered(self, is_confirmed: bool) -> None:
         if not is_confirmed:
-            self._reactor.callLater(RETRY_S, self._confirm, self._answered)
+            self._reactor.callLater(RETRY_S, self.confirm, self._answered)
             return
         asked, self._asked = self._asked, []
         open_ones = [(connection, size) for connection, size in asked if connection.state is OPEN and connection.kept]
