@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.zab_raft.members import JournalMember, commands_in
-from znoded.zab_raft.errors import LogDamaged
+from znoded.zab_raft.errors import CheckpointDamaged, LogDamaged
 from znoded.zab_raft.recovery import Recovery
 from znoded.zab_raft.segment import SegmentReader
 
@@ -103,3 +103,14 @@ def test_what_a_restart_repeated_is_refused_when_damaged_even_at_its_end(data_di
     path.write_bytes(content)
     with pytest.raises(LogDamaged, match=rf"{path} is damaged at offset {last.offset}"):
         JournalMember(copy).start()
+
+
+def test_command_that_flipped_in_the_checkpoint_is_refused_and_named(data_dir: Path) -> None:
+    assert commands_in(data_dir) == COMMANDS  # and stops with a checkpoint
+    path = data_dir / "state" / "data.mdb"
+    content = bytearray(path.read_bytes())
+    content[content.rindex(COMMANDS[-1])] ^= 4
+    path.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(CheckpointDamaged, match=rf"{path} is damaged, table .* restore the data directory"):
+            JournalMember(data_dir).start()

@@ -79,8 +79,8 @@ def live(recorded: Recording, member: JournalMember, life: int) -> None:
 def note_commits(patch: pytest.MonkeyPatch, files: RecordingFiles) -> None:
     commit = Checkpoint._commit
 
-    def noted_commit(self: Checkpoint, group: list[Portion], position: tuple[int, int] | None) -> None:
-        commit(self, group, position)
+    def noted_commit(self: Checkpoint, group: list[Portion], index: int, term: int) -> None:
+        commit(self, group, index, term)
         files.note_commit(f"{self._path}/data.mdb")
 
     patch.setattr(Checkpoint, "_commit", noted_commit)

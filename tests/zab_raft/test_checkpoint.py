@@ -13,6 +13,7 @@ from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.errors import CheckpointDamaged, CheckpointFailed
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes, IncrementReader, Portion, portions, write_increment
+from znoded.zab_raft.table_digests import DIGESTS_TABLE
 
 
 def table(store: Checkpoint, name: bytes) -> dict[bytes, bytes]:
@@ -94,12 +95,12 @@ def test_increment_that_was_cut_short_is_finished_at_the_next_start(
     commit = store._commit
     left = commits
 
-    def failing_commit(group: list[Portion], position: tuple[int, int] | None) -> None:
+    def failing_commit(group: list[Portion], index: int, term: int) -> None:
         nonlocal left
         if left == 0:
             raise lmdb.Error("mdb_txn_commit: Input/output error")
         left -= 1
-        commit(group, position)
+        commit(group, index, term)
 
     monkeypatch.setattr(store, "_commit", failing_commit)
     changes = {b"nodes": [(b"/%02d" % number, b"2" if number % 3 else None) for number in range(50)]}
@@ -196,7 +197,7 @@ def test_source_shows_one_moment_in_portions(tmp_path: Path) -> None:
     source = checkpoint.source()
     checkpoint.write({b"nodes": [(b"000", b"new"), (b"001", None)], b"other": [(b"a", b"b")]}, 8, 3)
     assert (source.index, source.term) == (7, 3)
-    assert source.tables() == [b"nodes", b"position"]
+    assert source.tables() == [DIGESTS_TABLE, b"nodes", b"position"]
     first = source.items(b"nodes", b"", 4)
     rest = source.items(b"nodes", first[-1][0], 100)
     assert first + rest == source.read(b"nodes") == [(b"%03d" % number, b"7") for number in range(10)]

@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from struct import Struct
@@ -16,9 +16,11 @@ from weakref import WeakSet
 
 import lmdb
 
-from znoded.zab_raft.errors import CheckpointFailed
+from znoded.zab_raft.errors import CheckpointDamaged, CheckpointFailed
 from znoded.zab_raft.files import FILE_MODE, Files
 from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, give_way, portions, write_increment
+from znoded.zab_raft.position import POSITION_KEY, POSITION_TABLE, Position
+from znoded.zab_raft.table_digests import DIGESTS_TABLE, DigestDiffers, TableDigests, checked
 
 ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 
@@ -34,10 +36,7 @@ DATA_FILE = "data.mdb"
 _TABLES_LIMIT = 64
 _READERS_LIMIT = 16
 
-_POSITION = Struct(">QQ")
 _KEY_LENGTH = Struct(">I")
-_POSITION_TABLE = b"position"
-_POSITION_KEY = b"index and term"
 _LONG_KEYS = b"long keys of "
 
 
@@ -62,17 +61,23 @@ class Checkpoint:
         try:
             self._open()
             self._files.sync_directory(path)  # LMDB syncs the file it made, but not the file's name
-            self.index, self.term = self._read_position()
+            self._take_position()
             self._finish_increment()
         except (lmdb.Error, OSError) as error:
             self._close()
             raise CheckpointFailed(f"the checkpoint in {path} cannot be opened: {error}") from error
+        except CheckpointDamaged:
+            self._close()
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[ReadTable]:
-        """A function from a table's name to its items, all of the same moment. Each table is read once, at C speed."""
+        """A function from a table's name to its items, all of the same moment. Each table is read once, at C speed.
+
+        At the end of a table that is not what was stored, it raises `CheckpointDamaged`.
+        """
         with self._environment.begin() as transaction:
-            yield partial(self._read, transaction)
+            yield partial(self._read, transaction, self._sealed_digests(transaction))
 
     def write(self, changes: Changes, index: int, term: int) -> None:
         """Store the changes, which lead from the last increment to the state as of `index`.
@@ -128,7 +133,7 @@ class Checkpoint:
                 self._files.rename(os.path.join(path, DATA_FILE), os.path.join(self._path, DATA_FILE))
                 self._files.sync_directory(self._path)
                 self._open()
-                self.index, self.term = self._read_position()
+                self._take_position()
                 if os.path.exists(self._increment_path):
                     self._remove_increment()  # what it belongs to is gone
             except (lmdb.Error, OSError) as error:
@@ -147,13 +152,13 @@ class Checkpoint:
             write_increment(self._files, self._increment_path, parts, index, term)
             self._apply_increment(groups, index, term)
         else:
-            self._commit(parts, (index, term))
+            self._commit(parts, index, term)
 
     def _apply_increment(self, groups: Iterable[list[Portion]], index: int, term: int) -> None:
         """Every change may be made twice, so it does not matter how far an earlier try came."""
         for group in groups:
-            self._commit(group, None)
-        self._commit([], (index, term))
+            self._commit(group, self.index, self.term)
+        self._commit([], index, term)
         self._remove_increment()
 
     def _remove_increment(self) -> None:
@@ -171,16 +176,19 @@ class Checkpoint:
             self._remove_increment()
         increment.close()
 
-    def _commit(self, group: list[Portion], position: tuple[int, int] | None) -> None:
-        """Make the changes, and the position if given, durable in one transaction."""
-        puts = [(self._table(portion.table), portion.items) for portion in group]
-        if position:
-            puts.append((self._table(_POSITION_TABLE), [(_POSITION_KEY, _POSITION.pack(*position))]))
+    def _commit(self, group: list[Portion], index: int, term: int) -> None:
+        """Make the changes and the position durable in one transaction."""
+        puts = [(portion.table, self._table(portion.table), portion.items) for portion in group]
+        position_table, digests_table = self._table(POSITION_TABLE), self._table(DIGESTS_TABLE)
         while True:
             try:
                 with self._environment.begin(write=True) as transaction:
-                    for table, items in puts:
+                    digests = TableDigests(transaction, digests_table)
+                    for name, table, items in puts:
+                        digests.carry_on(name, table, items)
                         _put(transaction, table, items)
+                    position = Position(index, term, digests.seal)
+                    transaction.put(POSITION_KEY, position.encode(), db=position_table)
                 return
             except lmdb.MapFullError:
                 self._grow()
@@ -194,21 +202,66 @@ class Checkpoint:
         for source in list(self._sources):
             source.close()
 
-    def _read(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
-        long = (_unhashed(value) for _, value in self._cursor(transaction, _LONG_KEYS + table))
-        return itertools.chain(self._cursor(transaction, table), long)
+    def _read(self, transaction: Any, digests: Mapping[bytes, int], table: bytes) -> Iterable[tuple[bytes, bytes]]:
+        long = (_unhashed(value) for _, value in self._checked(transaction, digests, _LONG_KEYS + table))
+        return itertools.chain(self._checked(transaction, digests, table), long)
 
-    def _cursor(self, transaction: Any, table: bytes) -> Iterable[tuple[bytes, bytes]]:
+    def _checked(self, transaction: Any, digests: Mapping[bytes, int], table: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All items of a stored table. Raises `CheckpointDamaged` before the last of them."""
+        return itertools.chain.from_iterable(self._checked_chunks(transaction, digests.get(table, 0), table))
+
+    def _checked_chunks(self, transaction: Any, digest: int, table: bytes) -> Iterator[Sequence[tuple[bytes, bytes]]]:
         try:
-            handle = self._environment.open_db(table, txn=transaction, create=False)
-        except lmdb.NotFoundError:
-            return ()
-        cursor: Iterable[tuple[bytes, bytes]] = transaction.cursor(handle)
-        return cursor
+            handle = self._existing(transaction, table)
+            yield from checked(() if handle is None else transaction.cursor(handle), digest)
+        except (DigestDiffers, lmdb.Error) as error:
+            raise self._damaged(table, error) from error
 
-    def _read_position(self) -> tuple[int, int]:
-        with self.reading() as read:
-            return _position(dict(read(_POSITION_TABLE)).get(_POSITION_KEY))
+    def _damaged(self, table: bytes, error: object) -> CheckpointDamaged:
+        return CheckpointDamaged(
+            f"{os.path.join(self._path, DATA_FILE)} is damaged, table {table.decode()!r} is not what was stored: "
+            f"{error}; restore the data directory from a backup"
+        )
+
+    def _existing(self, transaction: Any, table: bytes) -> Any | None:
+        try:
+            return self._environment.open_db(table, txn=transaction, create=False)
+        except lmdb.NotFoundError:
+            return None
+
+    def _position(self, transaction: Any) -> Position:
+        handle = self._existing(transaction, POSITION_TABLE)
+        stored = None if handle is None else transaction.get(POSITION_KEY, db=handle)
+        try:
+            return Position.decode(stored)
+        except DigestDiffers as error:
+            raise self._damaged(POSITION_TABLE, error) from error
+
+    def _sealed_digests(self, transaction: Any) -> Mapping[bytes, int]:
+        digests = TableDigests(transaction, self._existing(transaction, DIGESTS_TABLE))
+        if digests.seal != self._position(transaction).seal:
+            raise self._damaged(DIGESTS_TABLE, "its digest is another")
+        return digests.by_table
+
+    def _take_position(self) -> None:
+        with self._environment.begin() as transaction:
+            position = self._position(transaction)
+        self.index, self.term = position.index, position.term
+        if position.seal is None:
+            self._adopt()
+
+    def _adopt(self) -> None:
+        """Begin to keep digests, in a checkpoint that was stored by a version that kept none."""
+        with self._environment.begin() as transaction:
+            names = [name for name in transaction.cursor().iternext(values=False) if name != POSITION_TABLE]
+        handles = {name: self._table(name) for name in names}
+        digests_table, position_table = self._table(DIGESTS_TABLE), self._table(POSITION_TABLE)
+        with self._environment.begin(write=True) as transaction:
+            digests = TableDigests(transaction, digests_table)
+            for name, handle in handles.items():
+                digests.adopt(name, handle)
+            position = Position(self.index, self.term, digests.seal)
+            transaction.put(POSITION_KEY, position.encode(), db=position_table)
 
     def _table(self, name: bytes) -> Any:
         """The table's handle. Not for use within a transaction: making a table is one of its own."""
@@ -246,8 +299,9 @@ class CheckpointSource:
         self._environment = environment
         self._transaction = environment.begin()
         self._turn = threading.Lock()
-        position = dict(self.read(_POSITION_TABLE)).get(_POSITION_KEY)
-        self.index, self.term = _position(position)
+        stored = dict(self.read(POSITION_TABLE)).get(POSITION_KEY)
+        position = Position.decode(stored)
+        self.index, self.term = position.index, position.term
 
     def tables(self) -> list[bytes]:
         """The names of all tables."""
@@ -284,13 +338,6 @@ class CheckpointSource:
         if self._transaction is None:
             raise CheckpointFailed("the checkpoint was closed, or grew, while it was read")
         return self._transaction
-
-
-def _position(stored: bytes | None) -> tuple[int, int]:
-    if stored is None:
-        return 0, 0
-    index, term = _POSITION.unpack(stored)
-    return index, term
 
 
 def _transactions(parts: Iterable[Portion]) -> Iterator[list[Portion]]:
