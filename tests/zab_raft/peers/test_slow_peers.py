@@ -17,7 +17,7 @@ from znoded.zab_raft.peers.handshake import Hello
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.incarnations import Incarnations
 from znoded.zab_raft.peers.outlet import Outlet, SocketOutlet, outlet_for
-from znoded.zab_raft.peers.refusals import LINES_LIMIT, PERIOD_S, Refusals
+from znoded.zab_raft.peers.refusal_log import LINES_LIMIT, PERIOD_S, RefusalLog
 
 OWN = Identity(bytes(range(16)), 1, 1, bytes(16))
 
@@ -33,7 +33,7 @@ class NoGuests:
 def test_a_slow_handshake_is_cut_off(tmp_path: Path) -> None:
     clock = Clock()
     gate = Gate(OWN, "", b"", Incarnations(str(tmp_path)))
-    acceptor = Acceptor(clock, gate, Refusals(clock.seconds), NoGuests(), bytes)
+    acceptor = Acceptor(clock, gate, RefusalLog(clock.seconds), NoGuests(), bytes)
     address = IPv4Address("TCP", "10.0.0.9", 4711)
     connection: Any = acceptor.buildProtocol(address)
     transport = StringTransport(peerAddress=address)
@@ -52,7 +52,7 @@ def test_a_slow_handshake_is_cut_off(tmp_path: Path) -> None:
 
 def test_refusals_are_logged_once_a_minute_and_never_as_a_flood() -> None:
     clock = Clock()
-    refusals = Refusals(clock.seconds)
+    refusals = RefusalLog(clock.seconds)
     with capturedLogs() as events:
         for _ in range(3):
             refusals.add("a", "a:1", "no")

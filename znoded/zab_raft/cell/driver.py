@@ -19,7 +19,7 @@ from twisted.python.threadpool import ThreadPool
 from znoded.zab_raft.cell.candidacy import Candidacy
 from znoded.zab_raft.cell.directory import CellDirectory
 from znoded.zab_raft.cell.log import Readies, Restart
-from znoded.zab_raft.cell.log_writer import LogWriter
+from znoded.zab_raft.cell.write_queue import WriteQueue
 from znoded.zab_raft.cell.machine import CellMachine
 from znoded.zab_raft.cell.membership import promotion, synced
 from znoded.zab_raft.cell.options import CellOptions
@@ -157,7 +157,7 @@ class CellDriver:
         self._log_thread = self._make_log_thread(
             recovered.log, self._reactor, self._written, self._room_changed, self._fail
         )
-        self._writer = LogWriter(self._log_thread.append, self._install)
+        self._write_queue = WriteQueue(self._log_thread.append, self._install)
         self._checkpointer = Checkpointer(
             self._reactor,
             self._options.storage,
@@ -249,7 +249,7 @@ class CellDriver:
         for message in ready.messages:
             self._send(message)
         if ready.must_store:
-            self._writer.add(ready)
+            self._write_queue.add(ready)
         if ready.committed:
             self._apply(node, ready.committed)
         self._reads.confirmed(ready.reads)
@@ -269,7 +269,7 @@ class CellDriver:
             self._guarded(self._restarted, batch)
         elif isinstance(batch, Readies):
             self._retention.written(batch.last_index, len(batch.payload))
-            self._guarded(self._writer.written, batch)  # first, so that the disk works meanwhile
+            self._guarded(self._write_queue.written, batch)  # first, so that the disk works meanwhile
             for ready in batch.readies:
                 self._guarded(self._stored, ready)
         self._turn()
@@ -430,7 +430,7 @@ class CellDriver:
         self._members_changed()
         self._proposals.own.give_again()  # some of it may have been applied unseen
         _log.info("A snapshot of index {index} is in place", index=self._store.index)
-        self._writer.installed()
+        self._write_queue.installed()
 
     # ---- the disk
 

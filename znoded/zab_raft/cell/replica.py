@@ -296,7 +296,7 @@ class CellReplica(CellDriver):
         self._arrival = Arrival(message.snapshot, path)
         self._guarded(self._running.step, message)
         self._turn()
-        if not self._writer.holds_snapshot:
+        if not self._write_queue.holds_snapshot:
             self._arrival = None
 
     def snapshot_progressed(self, raft_id: int) -> None:

@@ -12,7 +12,7 @@ from twisted.internet.protocol import ServerFactory
 from znoded.zab_raft.peers.connection import PeerConnection
 from znoded.zab_raft.peers.gate import Gate
 from znoded.zab_raft.peers.handshake import NONCE_BYTES, Accepting, Hello, Mistrusted, verdict
-from znoded.zab_raft.peers.refusals import Refusals
+from znoded.zab_raft.peers.refusal_log import RefusalLog
 
 STRANGERS_LIMIT = 64
 """Connections whose handshake is not done, in all."""
@@ -78,7 +78,7 @@ class Acceptor(ServerFactory):
     noisy = False
 
     def __init__(
-        self, reactor: Any, gate: Gate, refusals: Refusals, guests: Guests, random_bytes: Callable[[int], bytes]
+        self, reactor: Any, gate: Gate, refusals: RefusalLog, guests: Guests, random_bytes: Callable[[int], bytes]
     ) -> None:
         self.reactor = reactor
         self.gate = gate

@@ -16,7 +16,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from znoded.zab_raft.peers.connection import PeerConnection, address_of
 from znoded.zab_raft.peers.gate import Gate
 from znoded.zab_raft.peers.handshake import NONCE_BYTES, Dialling, Hello, Mistrusted, Purpose, Refused
-from znoded.zab_raft.peers.refusals import Refusals
+from znoded.zab_raft.peers.refusal_log import RefusalLog
 
 CONNECT_TIMEOUT_S = 1.0
 
@@ -119,7 +119,7 @@ class Dialler:
     """Makes connections to other members."""
 
     def __init__(
-        self, reactor: Any, gate: Gate, refusals: Refusals, connect: Connect, random_bytes: Callable[[int], bytes]
+        self, reactor: Any, gate: Gate, refusals: RefusalLog, connect: Connect, random_bytes: Callable[[int], bytes]
     ) -> None:
         self.reactor = reactor
         self.gate = gate

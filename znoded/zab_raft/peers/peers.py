@@ -38,7 +38,7 @@ from znoded.zab_raft.peers.handshake import Hello, Purpose
 from znoded.zab_raft.peers.identity import NO_RAFT_ID, Identity
 from znoded.zab_raft.peers.incarnations import Incarnations
 from znoded.zab_raft.peers.link import Link
-from znoded.zab_raft.peers.refusals import Refusals
+from znoded.zab_raft.peers.refusal_log import RefusalLog
 from znoded.zab_raft.peers.snapshot_receive import SnapshotReceiver
 from znoded.zab_raft.peers.snapshot_send import SnapshotSource, SnapshotStream
 from znoded.zab_raft.peers.wire import FRAME_BYTES_LIMIT, FrameKind, FrameRecord, decode_frame, encode_frame
@@ -130,7 +130,7 @@ class Peers:
         self._tls = tls
         self._snapshot_bytes_per_second = snapshot_bytes_per_second
         self._incoming_path = os.path.join(directory, "incoming")
-        self._refusals = Refusals(reactor.seconds)
+        self._refusals = RefusalLog(reactor.seconds)
         self._gate = Gate(identity, address, secret, Incarnations(directory))
         self._gate.on_abandoned = lambda reason: self._reactor.callLater(0, self._abandoned, reason)
         connect = connect or connector(reactor, tls.client if tls else None)

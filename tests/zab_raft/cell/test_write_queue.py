@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from znoded.zab_raft.cell.log import Readies
-from znoded.zab_raft.cell.log_writer import LogWriter
+from znoded.zab_raft.cell.write_queue import WriteQueue
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Entry, EntryKind, HardState, Snapshot
 from znoded.zab_raft.core.node import Ready
@@ -18,7 +18,7 @@ class Disk:
     def __init__(self) -> None:
         self.batches: list[Readies] = []
         self.installing: list[Ready] = []
-        self.writer = LogWriter(self._append, self.installing.append)
+        self.writer = WriteQueue(self._append, self.installing.append)
         self._numbers = 0
 
     def _append(self, batch: Batch) -> None:

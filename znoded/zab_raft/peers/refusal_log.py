@@ -13,7 +13,7 @@ LINES_LIMIT = 50
 log = Logger()
 
 
-class Refusals:
+class RefusalLog:
     """Logs each (address, reason) once in a period, and so many in all; what is left out is counted."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:

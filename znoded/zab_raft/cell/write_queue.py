@@ -13,7 +13,7 @@ WRITES_UNDER_WAY = 2
 """Records given to the log thread and not durable: the disk has the next one when one is done, the rest is joined."""
 
 
-class LogWriter:
+class WriteQueue:
     """`append(batch)` gives a record to the log thread; `install(ready)` begins to put a snapshot in place.
 
     A snapshot is put in place alone: it waits for what is under way, and what comes later waits until `installed`.
