@@ -60,12 +60,12 @@ MUTANTS = [
         "        if response.granted and response.term != self.term + response.pre_vote:\n            return\n",
         "",
     ),
-    Mutant("last-vote-counts", "campaign.py", "self._votes.setdefault(voter, granted)", "self._votes[voter] = granted"),
+    Mutant("last-vote-counts", "tally.py", "self._votes.setdefault(voter, granted)", "self._votes[voter] = granted"),
     Mutant(
         "pre-vote-answers-count-as-votes",
         "raft.py",
-        "if self.campaign is None or response.pre_vote != self.campaign.pre_vote:",
-        "if self.campaign is None:",
+        "if self.tally is None or response.pre_vote != self.tally.pre_vote:",
+        "if self.tally is None:",
     ),
     Mutant(
         "matching-entries-are-cut",
@@ -162,7 +162,7 @@ MUTANTS = [
     Mutant(
         "candidate-learns-of-a-change-and-goes-on",
         "raft.py",
-        "        if self.campaign and any(self.log.changes(first_new, index + 1)):\n",
+        "        if self.tally and any(self.log.changes(first_new, index + 1)):\n",
         "        if False:\n",
     ),
     Mutant(
@@ -191,7 +191,7 @@ MUTANTS = [
     ),
     Mutant(
         "union-majority-elects",
-        "campaign.py",
+        "tally.py",
         "quorum.joint_vote(configuration.voters, configuration.outgoing, self._votes)",
         "quorum.vote(configuration.deciders, self._votes)",
     ),

@@ -19,7 +19,6 @@ from twisted.python.threadpool import ThreadPool
 from znoded.zab_raft.cell.candidacy import Candidacy
 from znoded.zab_raft.cell.directory import CellDirectory
 from znoded.zab_raft.cell.log import Readies, Restart
-from znoded.zab_raft.cell.write_queue import WriteQueue
 from znoded.zab_raft.cell.machine import CellMachine
 from znoded.zab_raft.cell.membership import promotion, synced
 from znoded.zab_raft.cell.options import CellOptions
@@ -29,6 +28,7 @@ from znoded.zab_raft.cell.retention import Retention
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.cell.start import Recovered, recover
 from znoded.zab_raft.cell.state import Addresses, CellState, read_cell
+from znoded.zab_raft.cell.write_queue import WriteQueue
 from znoded.zab_raft.checkpoint import Checkpoint, CheckpointSource
 from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
 from znoded.zab_raft.core.conf_change import ConfChange

@@ -11,7 +11,6 @@ from typing import Any
 
 from znoded.zab_raft.core.conf_change import ConfChange, changed
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.core.campaign import Campaign
 from znoded.zab_raft.core.errors import InvariantBroken, Reason, Refused
 from znoded.zab_raft.core.leadership import Leadership
 from znoded.zab_raft.core.log import RaftLog
@@ -37,6 +36,7 @@ from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.core.quorum import VoteResult
 from znoded.zab_raft.core.read_queue import ForwardedReads, Read
 from znoded.zab_raft.core.stored import StoredLog
+from znoded.zab_raft.core.tally import Tally
 
 REQUEST_IDS = 1 << 62
 
@@ -71,7 +71,7 @@ class Raft:
         self.vote = hard_state.vote
         self.leader = NOBODY
         self.leadership: Leadership | None = None
-        self.campaign: Campaign | None = None
+        self.tally: Tally | None = None
         self.messages: list[Message] = []
         self.messages_after_sync: list[Message] = []
         self.confirmed_reads: list[tuple[int, int]] = []
@@ -102,8 +102,8 @@ class Raft:
     def role(self) -> Role:
         if self.leadership:
             return Role.LEADER
-        if self.campaign:
-            return Role.PRE_CANDIDATE if self.campaign.pre_vote else Role.CANDIDATE
+        if self.tally:
+            return Role.PRE_CANDIDATE if self.tally.pre_vote else Role.CANDIDATE
         return Role.FOLLOWER
 
     # Inputs
@@ -128,7 +128,7 @@ class Raft:
         self._election_elapsed += 1
         if self._election_elapsed >= self._election_timeout:
             self.campaign()
-            if not self.campaign:
+            if not self.tally:
                 self.become_follower(self.term, NOBODY)  # who may not stand has to know, too, that it has no leader
         self._repeat_read_request()
 
@@ -139,7 +139,7 @@ class Raft:
 
     def forget_leader(self) -> None:
         """The leader is known to be gone: others' votes are no longer refused for its sake."""
-        if not self.leadership and not self.campaign:
+        if not self.leadership and not self.tally:
             self.become_follower(self.term, NOBODY)
 
     def read_index(self, context: int) -> None:
@@ -164,7 +164,7 @@ class Raft:
         self.log.stable_to(last_index, last_term)
         if self.leadership:
             self.leadership.stored()
-        elif self.campaign and not self.campaign.pre_vote:
+        elif self.tally and not self.tally.pre_vote:
             self._count_vote(self.id, granted=True)
 
     def apply_change(self, entry: Entry) -> None:
@@ -199,7 +199,7 @@ class Raft:
             self.vote = NOBODY
         self._fail_reads()
         self.leadership = None
-        self.campaign = None
+        self.tally = None
         self.leader = leader
         self._election_elapsed = 0
         self._draw_timeout()
@@ -242,7 +242,7 @@ class Raft:
 
     def _begin_pre_vote(self) -> None:
         self.become_follower(self.term, NOBODY)
-        self.campaign = Campaign(pre_vote=True)
+        self.tally = Tally(pre_vote=True)
         self._ask_for_votes(self.messages, self.term + 1, transfer=False)
         self._count_vote(self.id, granted=True)
 
@@ -254,7 +254,7 @@ class Raft:
         """
         self.become_follower(self.term + 1, NOBODY)
         self.vote = self.id
-        self.campaign = Campaign(pre_vote=False)
+        self.tally = Tally(pre_vote=False)
         self._ask_for_votes(self.messages_after_sync, self.term, transfer)
 
     def _ask_for_votes(self, outbox: list[Message], term: int, transfer: bool) -> None:
@@ -292,20 +292,20 @@ class Raft:
 
     def _on_vote_response(self, response: VoteResponse) -> None:
         self._learn_commit(response.commit_index, response.commit_term)
-        if self.campaign is None or response.pre_vote != self.campaign.pre_vote:
+        if self.tally is None or response.pre_vote != self.tally.pre_vote:
             return
         if response.granted and response.term != self.term + response.pre_vote:
             return
         self._count_vote(response.sender, response.granted)
 
     def _count_vote(self, voter: int, granted: bool) -> None:
-        if self.campaign is None:
+        if self.tally is None:
             return
-        self.campaign.record(voter, granted)
-        result = self.campaign.result(self.configuration)
+        self.tally.record(voter, granted)
+        result = self.tally.result(self.configuration)
         if result is VoteResult.LOST:
             self.become_follower(self.term, NOBODY)
-        elif result is VoteResult.WON and self.campaign.pre_vote:
+        elif result is VoteResult.WON and self.tally.pre_vote:
             self._begin_election(transfer=False)
         elif result is VoteResult.WON:
             self._become_leader()
@@ -325,7 +325,7 @@ class Raft:
             return
         first_new = self.log.committed + 1
         self.log.commit_to(index)
-        if self.campaign and any(self.log.changes(first_new, index + 1)):
+        if self.tally and any(self.log.changes(first_new, index + 1)):
             self.become_follower(self.term, NOBODY)
 
     @property

@@ -7,7 +7,7 @@ from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.quorum import VoteResult
 
 
-class Campaign:
+class Tally:
     """The answers so far. The first answer of a member counts; who is no voter does not."""
 
     def __init__(self, pre_vote: bool) -> None:
