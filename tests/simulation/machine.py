@@ -294,7 +294,7 @@ class Machine:
         self._led = leads
         if self.leader != (node.leader, node.term):
             self.leader, self.leader_since_s = (node.leader, node.term), self.world.now_s
-        if not self.replica._writer.is_installing:
+        if not self.replica._write_queue.is_installing:
             stored = node.raft.log.stored.snapshot
             if voter.disk.snapshot.index < stored.index <= voter.disk.last_index:
                 voter.disk.checkpoint(stored, b"")
