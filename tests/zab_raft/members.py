@@ -24,12 +24,11 @@ class JournalMember:
         checkpoint_bytes: int = 1 << 40,
         checkpoint_interval_ms: int = NEVER_MS,
         member: int = 1,
-        cell: str | None = None,
     ) -> None:
         self.reactor = PumpReactor()
         self.journal = Journal()
         self.errors: list[BaseException] = []
-        options = StorageOptions(str(data_dir), member, cell, segment_bytes, checkpoint_interval_ms, checkpoint_bytes)
+        options = StorageOptions(str(data_dir), member, segment_bytes, checkpoint_interval_ms, checkpoint_bytes)
         self.replica = Replica(self.reactor, options, self.journal, self.errors.append, files)
 
     def start(self) -> JournalMember:

@@ -12,8 +12,6 @@ import pytest
 from znoded.zab_raft.directory import DataDirectory, Meta
 from znoded.zab_raft.errors import DirectoryError
 
-CELL = "0123456789abcdef0123456789abcdef"
-
 
 def test_new_directory_gets_an_identity_that_stays(tmp_path: Path) -> None:
     first = DataDirectory(str(tmp_path / "data"), member=3)
@@ -25,22 +23,10 @@ def test_new_directory_gets_an_identity_that_stays(tmp_path: Path) -> None:
     assert len(bytes.fromhex(second.meta.cell)) == 16
 
 
-def test_cell_id_can_be_given(tmp_path: Path) -> None:
-    directory = DataDirectory(str(tmp_path), member=1, cell=CELL)
-    directory.close()
-    assert directory.meta.cell == CELL
-
-
 def test_directory_of_another_member_is_refused(tmp_path: Path) -> None:
     DataDirectory(str(tmp_path), member=1).close()
     with pytest.raises(DirectoryError, match=rf"{tmp_path} belongs to member 1, not to member 2; set member = 1 or"):
         DataDirectory(str(tmp_path), member=2)
-
-
-def test_directory_of_another_cell_is_refused(tmp_path: Path) -> None:
-    DataDirectory(str(tmp_path), member=1, cell=CELL).close()
-    with pytest.raises(DirectoryError, match=f"belongs to cell {CELL}, not to cell feed"):
-        DataDirectory(str(tmp_path), member=1, cell="feed" * 8)
 
 
 def test_directory_in_use_is_refused_with_the_pid_of_its_user(tmp_path: Path) -> None:

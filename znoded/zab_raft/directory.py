@@ -77,11 +77,10 @@ class Meta:
 class DataDirectory:
     """An open data directory. It belongs to this process until `close`."""
 
-    def __init__(self, path: str, member: int, cell: str | None = None, files: Files | None = None) -> None:
+    def __init__(self, path: str, member: int, files: Files | None = None) -> None:
         """Open the directory for this member, making it when there is none.
 
-        `cell` is the id it must have; `None` takes the one it has, or a new random one.
-        Raises `DirectoryError` when it belongs to another member, cell or process, or is damaged.
+        Raises `DirectoryError` when it belongs to another member or process, or is damaged.
         """
         self.path = os.path.abspath(path)
         self.log_path = os.path.join(self.path, "log")
@@ -91,7 +90,7 @@ class DataDirectory:
             self.files.make_directory(each)
         self._lock = self._take_lock()
         try:
-            self.meta = self._read_meta(member, cell)
+            self.meta = self._read_meta(member)
         except BaseException:
             self.close()
             raise
@@ -130,25 +129,21 @@ class DataDirectory:
         os.pwrite(lock, b"%d\n" % os.getpid(), 0)
         return lock
 
-    def _read_meta(self, member: int, cell: str | None) -> Meta:
+    def _read_meta(self, member: int) -> Meta:
         try:
             with open(self.meta_path, "rb") as file:
                 meta = Meta.decode(file.read(), self.meta_path)
         except FileNotFoundError:
-            return self._found(member, cell)
+            return self._found(member)
         if meta.member != member:
             raise DirectoryError(
                 f"{self.path} belongs to member {meta.member}, not to member {member}; "
                 f"set member = {meta.member} or name the data directory of member {member}"
             )
         self._check_kind(meta)
-        if cell is not None and meta.cell != cell:
-            raise DirectoryError(
-                f"{self.path} belongs to cell {meta.cell}, not to cell {cell}; name the directory of cell {cell}"
-            )
         return meta
 
-    def _found(self, member: int, cell: str | None) -> Meta:
+    def _found(self, member: int) -> Meta:
         for path in (self.log_path, self.state_path):
             if os.listdir(path):
                 raise DirectoryError(
@@ -157,7 +152,7 @@ class DataDirectory:
                 )
         # The names just made have to outlive a power cut before anything inside them counts.
         self.files.sync_directory(os.path.dirname(self.path))
-        return self._write_meta(self._first_meta(member, cell))
+        return self._write_meta(self._first_meta(member))
 
     def _copied_meta(self) -> Meta:
         return replace(self.meta, initialised=False)
@@ -170,8 +165,8 @@ class DataDirectory:
                 "configuration, or name another data directory"
             )
 
-    def _first_meta(self, member: int, cell: str | None) -> Meta:
-        return Meta(cell or os.urandom(CELL_ID_BYTES).hex(), member, zxid_base=0, initialised=False)
+    def _first_meta(self, member: int) -> Meta:
+        return Meta(os.urandom(CELL_ID_BYTES).hex(), member, zxid_base=0, initialised=False)
 
     def _write_meta(self, meta: Meta) -> Meta:
         self.files.replace(self.meta_path, meta.encode())

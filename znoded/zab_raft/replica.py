@@ -90,7 +90,7 @@ class Replica:
         """
         options = self._options
         with ExitStack() as on_error:
-            self.directory = DataDirectory(options.data_dir, options.member, options.cell, self._files)
+            self.directory = DataDirectory(options.data_dir, options.member, self._files)
             on_error.callback(self.directory.close)
             self._store = Checkpoint(self.directory.state_path, self._files)
             on_error.callback(self._store.close)

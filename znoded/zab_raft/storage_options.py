@@ -9,13 +9,11 @@ from dataclasses import dataclass
 class StorageOptions:
     """Where and how a replica keeps its data.
 
-    A checkpoint begins every `checkpoint_interval_ms`, or as soon as `checkpoint_bytes` have changed. `cell` is the id
-    that the directory must have, `None` for whatever it has.
+    A checkpoint begins every `checkpoint_interval_ms`, or as soon as `checkpoint_bytes` have changed.
     """
 
     data_dir: str
     member: int = 1
-    cell: str | None = None
     segment_bytes: int = 16 << 20
     checkpoint_interval_ms: int = 5_000
     checkpoint_bytes: int = 8 << 20

@@ -125,7 +125,7 @@ class TestMember:
         self.journal = CellJournal(self._configuration)
         self.errors = []
         options = CellOptions(
-            StorageOptions(str(self.directory), self.number, None, cell.segment_bytes, NEVER_MS, cell.checkpoint_bytes),
+            StorageOptions(str(self.directory), self.number, cell.segment_bytes, NEVER_MS, cell.checkpoint_bytes),
             cell.roster,
             cell.table,
             log_tail_bytes=cell.log_tail_bytes,

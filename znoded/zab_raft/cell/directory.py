@@ -7,19 +7,14 @@ from dataclasses import replace
 
 from znoded.zab_raft.directory import DataDirectory, Meta
 from znoded.zab_raft.errors import DirectoryError
-from znoded.zab_raft.files import Files
 from znoded.zab_raft.peers.identity import INCARNATION_BYTES, NO_CELL, Identity
 
 
 class CellDirectory(DataDirectory):
-    """A data directory with an incarnation: random bytes that are drawn with it and lost with it."""
+    """A data directory with an incarnation: random bytes that are drawn with it and lost with it.
 
-    def __init__(self, path: str, member: int, files: Files | None = None) -> None:
-        """Open the directory for this member, making it when there is none.
-
-        Raises `DirectoryError` when it belongs to another member or process, or to no cell, or is damaged.
-        """
-        super().__init__(path, member, files=files)
+    To open that of a member that is alone raises `DirectoryError`, too.
+    """
 
     @property
     def identity(self) -> Identity:
@@ -39,7 +34,7 @@ class CellDirectory(DataDirectory):
                 "another data directory"
             )
 
-    def _first_meta(self, member: int, cell: str | None) -> Meta:
+    def _first_meta(self, member: int) -> Meta:
         return Meta("", member, 0, initialised=False, incarnation=os.urandom(INCARNATION_BYTES).hex())
 
     def _copied_meta(self) -> Meta:
