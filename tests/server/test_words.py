@@ -170,7 +170,8 @@ def test_a_word_that_is_not_allowed_is_refused_by_name(server: Server) -> None:
     words = Words(server, ["ruok"])
     assert ask(words, b"ruok") == "imok"
     assert ask(words, b"wchp") == "wchp is not executed because it is not in the whitelist.\n"
-    assert ask(words, b"stmk", bytes(8)) == "stmk is not executed because it is not in the whitelist.\n"
+    assert words.argument_bytes(b"stmk") == 0, "a refusal does not wait for what comes behind the word"
+    assert ask(words, b"stmk") == "stmk is not executed because it is not in the whitelist.\n"
 
 
 def test_a_word_can_be_rendered_though_clients_may_not_ask_it(server: Server) -> None:

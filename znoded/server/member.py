@@ -147,7 +147,13 @@ class Member:
         self.serving = True
         self.poller.start()
         yield self.listeners.open(self.config.client, self)
-        log.info("serving {nodes} znodes, {sessions} sessions", nodes=len(self.tree.nodes), sessions=len(self.sessions))
+        log.info(
+            "Member {member} serves {path}: {nodes} znodes, {sessions} sessions",
+            member=self.config.member,
+            path=self.config.data_dir,
+            nodes=len(self.tree.nodes),
+            sessions=len(self.sessions),
+        )
 
     def _begin(self) -> Deferred[None]:
         """A member that is alone begins its term at once."""

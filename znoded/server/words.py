@@ -111,14 +111,17 @@ class Words:
         return first_bytes in self._known
 
     def argument_bytes(self, word: bytes) -> int:
-        """How many bytes belong to the word behind its four letters."""
-        return STMK_ARGUMENT_BYTES if word == b"stmk" else 0
+        """How many bytes belong to the word behind its four letters; none to one that is refused at once."""
+        return STMK_ARGUMENT_BYTES if word == b"stmk" and self._is_allowed(word) else 0
 
     def answer(self, word: bytes, argument: bytes) -> bytes:
         """What to send before the connection is closed, for a word that `is_word` knows."""
-        if word != TELNET_CLOSE and word not in self._allowed and EVERY_WORD.encode() not in self._allowed:
+        if word != TELNET_CLOSE and not self._is_allowed(word):
             return word + b" is not executed because it is not in the whitelist.\n"
         return self.render(word, argument)
+
+    def _is_allowed(self, word: bytes) -> bool:
+        return word in self._allowed or EVERY_WORD.encode() in self._allowed
 
     def render(self, word: bytes, argument: bytes = b"") -> bytes:
         """The answer to a word that `is_word` knows, whether it is allowed to clients or not."""
