@@ -16,9 +16,9 @@ ROOT = Path(__file__).parent.parent
 HOUSE = ROOT / "znoded"
 SOURCES = sorted(HOUSE.rglob("*.py"))
 OTHER_SOURCES = sorted(
-    path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py") if path.stat().st_size
+    path for folder in ("tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py") if path.stat().st_size
 )
-KEPT_FOLDERS = ("znoded", "twisted", "tests", "bench", "conf", "docs", "newsfragments", ".ci")
+KEPT_FOLDERS = ("znoded", "twisted", "tests", "bench", "examples", "conf", "docs", "newsfragments", ".ci")
 TEXT_SUFFIXES = {".py", ".toml", ".cfg", ".md", ".service", ".c", ".h", ".java", ".go", ".js", ".sh", ".txt", ""}
 
 #: Room, or file at the top of the house -> what of the house it may import beside itself and the version.
@@ -29,6 +29,8 @@ MAY_IMPORT = {
     "zab_raft": {"jute"},
     "server": {"jute", "tree", "watches", "zab_raft", "config", "config_values", "exit"},
     "admin": {"config", "garbage_collection"},
+    "recipes": set(),
+    "fencing": set(),
     "config": {"config_values", "zoo_cfg"},
     "config_values": set(),
     "zoo_cfg": set(),

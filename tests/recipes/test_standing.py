@@ -1,0 +1,107 @@
+"""What a holder is told when contact is lost: jeopardy, then safe again or lost."""
+
+from __future__ import annotations
+
+import queue as queues
+
+from kazoo.client import KazooClient
+
+from tests.recipes.conftest import TIMEOUT_S, Connect
+from tests.recipes.proxy import Proxy
+from tests.recipes.waiting import PATIENCE_S, InThread, eventually
+from znoded.recipes import FencedLock, Lease, Standing
+
+
+class Told:
+    """What `on_standing` was called with."""
+
+    def __init__(self) -> None:
+        self._told: queues.Queue[Standing] = queues.Queue()
+
+    def __call__(self, lease: Lease, standing: Standing) -> None:
+        self._told.put(standing)
+
+    def next(self) -> Standing:
+        return self._told.get(timeout=PATIENCE_S)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._told.empty()
+
+
+def test_a_holder_is_in_jeopardy_without_contact_and_safe_with_it(connect: Connect, proxy: Proxy, path: str) -> None:
+    told = Told()
+    with FencedLock(connect(proxy.address), path, on_standing=told).acquire() as lease:
+        proxy.cut()
+        assert told.next() is Standing.JEOPARDY
+        assert lease.standing is Standing.JEOPARDY
+        assert lease.remaining_s == 0
+        proxy.mend()
+        assert told.next() is Standing.SAFE
+        assert lease.standing is Standing.SAFE
+    assert told.is_empty
+
+
+def test_silence_is_jeopardy_although_no_connection_broke(connect: Connect, proxy: Proxy, path: str) -> None:
+    told = Told()
+    with FencedLock(connect(proxy.address), path, on_standing=told).acquire():
+        proxy.stall()
+        assert told.next() is Standing.JEOPARDY
+        proxy.mend()
+        assert told.next() is Standing.SAFE
+
+
+def test_a_lease_is_lost_when_its_session_may_be_over(
+    connect: Connect, client: KazooClient, proxy: Proxy, path: str
+) -> None:
+    told = Told()
+    lease = FencedLock(connect(proxy.address, TIMEOUT_S), path, on_standing=told).acquire()
+    waiting = InThread(FencedLock(client, path).acquire)
+    proxy.cut()
+    assert told.next() is Standing.JEOPARDY
+    assert told.next() is Standing.LOST
+    assert not waiting.is_done, "the server grants a little more than the timeout, the holder a little less"
+    assert lease.wait_until_over(PATIENCE_S)
+    assert waiting.result().token > lease.token
+    proxy.mend()
+
+
+def test_a_lease_is_lost_when_the_grace_is_over_and_leaves_its_place(
+    connect: Connect, client: KazooClient, proxy: Proxy, path: str
+) -> None:
+    told = Told()
+    lease = FencedLock(connect(proxy.address), path, grace_s=0.1, on_standing=told).acquire()
+    proxy.cut()
+    assert told.next() is Standing.JEOPARDY
+    assert told.next() is Standing.LOST
+    assert client.exists(lease.node), "its session goes on"
+    proxy.mend()
+    eventually(lambda: not client.get_children(path))
+    assert lease.standing is Standing.LOST
+
+
+def test_a_lease_is_lost_when_its_session_is_ended(connect: Connect, path: str) -> None:
+    told = Told()
+    holder = connect()
+    FencedLock(holder, path, on_standing=told).acquire()
+    holder.stop()
+    assert told.next() is Standing.LOST
+
+
+def test_a_lease_is_lost_when_somebody_deletes_its_znode(connect: Connect, client: KazooClient, path: str) -> None:
+    told = Told()
+    lease = FencedLock(connect(), path, on_standing=told).acquire()
+    client.delete(lease.node)
+    assert told.next() is Standing.LOST
+    eventually(lambda: not client.get_children(path))
+
+
+def test_a_holder_whose_callback_fails_is_kept_all_the_same(connect: Connect, proxy: Proxy, path: str) -> None:
+    def fail(lease: Lease, standing: Standing) -> None:
+        raise RuntimeError(standing)
+
+    with FencedLock(connect(proxy.address), path, on_standing=fail).acquire() as lease:
+        proxy.cut()
+        eventually(lambda: lease.standing is Standing.JEOPARDY)
+        proxy.mend()
+        eventually(lambda: lease.standing is Standing.SAFE)

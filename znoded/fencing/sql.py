@@ -1,0 +1,86 @@
+"""A guard in the database that it guards: one table, and one statement in the transaction of the write.
+
+SQLite from 3.24 and PostgreSQL from 9.5 know the statement. It locks the object's row (in SQLite: the database) until
+the transaction ends, so checks and writes of one object come one after another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from znoded.fencing.errors import OutsideTransaction, StaleToken
+
+#: Of the DB-API: paramstyle -> how a statement refers to its parameters.
+_PLACES: Final[dict[str, Sequence[str]]] = {
+    "qmark": ("?", "?"),
+    "numeric": (":1", ":2"),
+    "named": (":object", ":token"),
+    "format": ("%s", "%s"),
+    "pyformat": ("%(object)s", "%(token)s"),
+}
+_BY_NAME = frozenset(("named", "pyformat"))
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
+#: psycopg's and libpq's PQTRANS_IDLE.
+_IDLE = 0
+
+
+class FencingGuard:
+    """The highest token per object, in the table `table`.
+
+    `paramstyle` is that of the DB-API module (`sqlite3.paramstyle`, `psycopg.paramstyle`). The connections given to the
+    methods are the module's, and so are the exceptions they let through. Any number of guards may use one table.
+    """
+
+    def __init__(self, paramstyle: str, table: str = "fencing_tokens") -> None:
+        if paramstyle not in _PLACES:
+            raise ValueError(f"paramstyle is one of {', '.join(_PLACES)}, not {paramstyle!r}")
+        if not _TABLE.fullmatch(table):
+            raise ValueError(f"table is a plain name, with or without a schema, not {table!r}")
+        object_place, token_place = _PLACES[paramstyle]
+        self._is_by_name = paramstyle in _BY_NAME
+        self._create = f"CREATE TABLE IF NOT EXISTS {table} (object VARCHAR(1024) PRIMARY KEY, token BIGINT NOT NULL)"
+        self._advance = (
+            f"INSERT INTO {table} AS known (object, token) VALUES ({object_place}, {token_place})"
+            " ON CONFLICT (object) DO UPDATE SET token = excluded.token WHERE excluded.token >= known.token"
+        )
+        self._read = f"SELECT token FROM {table} WHERE object = {object_place}"
+
+    def create_table(self, connection: Any) -> None:
+        """Make the table if it is not there; committing is the caller's."""
+        connection.cursor().execute(self._create)
+
+    def check(self, connection: Any, object_name: str, token: int) -> None:
+        """Let this token in, and no lower one from here on: in the caller's transaction, before its reads and writes.
+
+        Raises StaleToken if a higher one has been here: roll back. Raises OutsideTransaction if the connection is seen
+        to have no transaction, where the check would guard nothing.
+        """
+        cursor = connection.cursor()
+        cursor.execute(self._advance, self._parameters(object_name, token))
+        if _is_outside_transaction(connection):
+            raise OutsideTransaction("begin a transaction first: the check and the write have to be one")
+        if cursor.rowcount != 1:
+            raise StaleToken(object_name, token, self.highest(connection, object_name) or 0)
+
+    def highest(self, connection: Any, object_name: str) -> int | None:
+        """The highest token let in; None if there was none."""
+        cursor = connection.cursor()
+        parameters = {"object": object_name} if self._is_by_name else (object_name,)
+        cursor.execute(self._read, parameters)
+        row = cursor.fetchone()
+        return None if row is None else int(row[0])
+
+    def _parameters(self, object_name: str, token: int) -> Any:
+        return {"object": object_name, "token": token} if self._is_by_name else (object_name, token)
+
+
+def _is_outside_transaction(connection: Any) -> bool:
+    """Whether sqlite3 or psycopg says that it committed each statement by itself; others do not tell."""
+    if getattr(connection, "in_transaction", True) is False:
+        return True
+    if getattr(connection, "autocommit", False) is not True:
+        return False
+    information = getattr(connection, "info", None)
+    return getattr(information, "transaction_status", None) == _IDLE
