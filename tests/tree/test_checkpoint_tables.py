@@ -45,6 +45,7 @@ def state(tree: Tree) -> dict[str, object]:
         "acls": tree.acls,
         "kinds": tree.kinds,
         "quotas": tree.quotas,
+        "kept": tree.kept,
         "sessions": {
             session.id: (
                 session.timeout_ms,

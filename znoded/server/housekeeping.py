@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from znoded.tree.lock_delay import kept_too_long
 from znoded.tree.proposals import expire_session, sweep_node
 from znoded.tree.sweep import sweep_candidates
 
@@ -70,6 +71,13 @@ class Housekeeping:
         else:
             member.sessions.pass_over(now_ms)
 
+    def _sweep_locks(self, time_ms: int) -> None:
+        """Delete what lock-delays kept long enough: each tick, since somebody waits for it."""
+        member = self._member
+        for path, mzxid, pzxid in kept_too_long(member.tree, time_ms, SWEEPS_PER_ROUND):
+            if not member.propose(sweep_node(time_ms, path, mzxid, pzxid)):
+                return
+
     def _end_those_silent_at(self, now_ms: int) -> None:
         member = self._member
         if not member.ends_sessions:
@@ -81,6 +89,7 @@ class Housekeeping:
             if not member.propose(expire_session(time_ms, live.session_id, live.attach, term)):
                 member.sessions.reopen(ended[index:])
                 return
+        self._sweep_locks(time_ms)
 
     def _sweep(self) -> None:
         member = self._member

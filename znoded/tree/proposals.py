@@ -34,7 +34,7 @@ def expire_session(time_ms: int, session: int, attach: int, term: int) -> bytes:
 
 
 def sweep_node(time_ms: int, path: bytes, mzxid: int, pzxid: int) -> bytes:
-    """Delete a container or TTL node that is empty; of no effect if it has changed since these zxids."""
+    """Delete an empty container or TTL node, or a kept ephemeral; of no effect if it changed since these zxids."""
     record = encode_ustring(path) + encode_long(mzxid) + encode_long(pzxid)
     return encode_command(time_ms, 0, 0, 0, Op.DELETE_CONTAINER, b"", record)
 

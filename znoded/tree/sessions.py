@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.primitives import LONG, Reader
+from znoded.tree import lock_delay
 from znoded.tree.delete import remove_node
 from znoded.tree.refusal import Refused
 
@@ -109,8 +111,8 @@ def attach_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
 
 
 def close_session(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
-    """op closeSession, asked for by the client."""
-    _end(tree, session)
+    """op closeSession, asked for by the client: a clean end, after which no lock is kept."""
+    _end(tree, session, frozenset())
     return b""
 
 
@@ -122,12 +124,15 @@ def expire_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
         raise Refused(ErrorCode.SESSION_EXPIRED)
     if term != tree.term or attach != session.attach:
         raise Refused(ErrorCode.SESSION_MOVED)
-    _end(tree, session)
+    _end(tree, session, lock_delay.to_keep(tree, session))
 
 
-def _end(tree: Tree, session: Session) -> None:
-    """The session goes, and its ephemerals with it. Sorted, because every member must fire the same events."""
+def _end(tree: Tree, session: Session, kept: Set[bytes]) -> None:
+    """The session goes, and its ephemerals but those kept. Sorted: every member must fire the same events."""
     for path in sorted(session.ephemerals or ()):
-        remove_node(tree, path)
+        if path in kept:
+            lock_delay.keep(tree, path)
+        else:
+            remove_node(tree, path)
     del tree.sessions[session.id]
     tree.dirty.sessions.add(session.id)

@@ -1,4 +1,7 @@
-"""Sweeping (protocol facts 5.2): containers go once they were used and emptied, TTL nodes once their time is up."""
+"""Sweeping (protocol facts 5.2): containers go once they were used and emptied, TTL nodes once their time is up.
+
+What a lock-delay keeps goes the same way.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,13 @@ def sweep_candidates(tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, i
 
 
 def delete_container(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
-    """The internal op deleteContainer, for TTL nodes as well. Refused if the node changed since this was decided."""
+    """The internal op deleteContainer, for TTL nodes and kept ephemerals as well.
+
+    Refused if the node changed since this was decided.
+    """
     reader = Reader(record)
     path, mzxid, pzxid = reader.ustring(), reader.long(), reader.long()
-    if path is None or path not in tree.kinds:
+    if path is None or (path not in tree.kinds and path not in tree.kept):
         raise Refused(ErrorCode.NO_NODE)
     if path in tree.children:
         raise Refused(ErrorCode.NOT_EMPTY)

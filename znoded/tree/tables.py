@@ -123,6 +123,7 @@ def load(tree: Tree, read_table: ReadTable) -> None:
 def _find_children_and_owners(tree: Tree) -> None:
     """Both follow from the znodes. This loop sees every one of them, and a start waits for it."""
     children: dict[bytes, dict[bytes, None]] = {}
+    tree.kept = {}
     for path, node in tree.nodes.items():
         parent = path[: path.rfind(b"/")] or b"/"
         try:
@@ -133,6 +134,8 @@ def _find_children_and_owners(tree: Tree) -> None:
             session = tree.sessions.get(owner_of(node))
             if session is not None:
                 session.own(path)
+            else:
+                tree.kept[path] = None
     del children[b"/"][b"/"]  # the loop took the root for a child of itself
     tree.children = {parent: paths for parent, paths in children.items() if paths}
     tree.children_bytes = {parent: names_bytes(parent, paths) for parent, paths in tree.children.items()}

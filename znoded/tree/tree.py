@@ -74,11 +74,14 @@ class Tree:
         #: Path -> the limits of the quota on it.
         self.quotas: dict[bytes, HardLimits] = {}
         self.sessions: dict[int, Session] = {}
+        #: The paths of ephemerals that outlive their session (see `lock_delay`).
+        self.kept: dict[bytes, None] = {}
         self.changes = RecentChanges(options.changes_bytes)
         #: The events of what was applied, in firing order; whoever delivers them clears the list.
         self.events: list[Event] = []
-        #: The zxid of the last command applied.
+        #: The zxid of the last command applied, and its time.
         self.zxid = 0
+        self.time_ms = 0
         self.term = 0
         self.cell_secret = b""
         #: Who the members of the cell are, opaque here, and the zxid since when; empty and 0 for a member alone.
@@ -121,6 +124,7 @@ class Tree:
         if len(command) < HEAD_BYTES:
             return 0, 0, 0, ErrorCode.MARSHALLING_ERROR, b""
         time_ms, session_id, attach, sequence, op, identities_bytes = unpack_head(command)
+        self.time_ms = time_ms
         record_at = HEAD_BYTES + identities_bytes
         if not HEAD_BYTES <= record_at <= len(command):
             return session_id, attach, sequence, ErrorCode.MARSHALLING_ERROR, b""
@@ -186,6 +190,8 @@ class Tree:
             self.children_bytes[parent] += name_bytes(path, parent)
         if owner in self.sessions:
             self.sessions[owner].own(path)
+        elif owner:
+            self.kept[path] = None
 
     def unlink(self, path: bytes, parent: bytes, owner: int) -> None:
         """The opposite of `link`."""
@@ -198,6 +204,8 @@ class Tree:
             del self.children_bytes[parent]
         if owner in self.sessions:
             self.sessions[owner].disown(path)
+        elif owner:
+            self.kept.pop(path, None)
 
     # ---- the checkpoint
 

@@ -1,0 +1,201 @@
+"""A lock whose holder's session expired is kept for a while (docs/fencing.md)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tree.test_checkpoint_tables import Checkpoint, state
+from tests.tree.world import (
+    CHANGED,
+    CHILDREN,
+    DELETED,
+    EPHEMERAL,
+    EPHEMERAL_SEQUENTIAL,
+    Client,
+    World,
+    check,
+    delete,
+    set_data,
+    world,
+)
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import Perm
+from znoded.tree.lock_delay import MAX_DELAY_MS, delay_ms, kept_too_long
+
+DELAY_MS = 5000
+
+
+@pytest.fixture
+def lock(house: World, client: Client) -> bytes:
+    """The parent of a lock with a delay."""
+    client.create(b"/lock")
+    client.create(b"/zookeeper/lock_delay")
+    client.create(b"/zookeeper/lock_delay/lock", b"%d" % DELAY_MS)
+    return b"/lock"
+
+
+def contend(session: Client, lock: bytes, name: bytes = b"x__lock__") -> bytes:
+    path = session.create(lock + b"/" + name, flags=EPHEMERAL_SEQUENTIAL)
+    assert isinstance(path, bytes)
+    return path
+
+
+def due(house: World, now_ms: int, limit: int = 100) -> list[bytes]:
+    return [path for path, _, _ in kept_too_long(house.tree, now_ms, limit)]
+
+
+def test_a_fresh_server_shows_nothing_of_it(house: World) -> None:
+    assert house.children(b"/zookeeper") == [b"/zookeeper/config", b"/zookeeper/quota"]
+
+
+def test_the_delay_is_what_the_znode_says(house: World, client: Client, lock: bytes) -> None:
+    assert delay_ms(house.tree, lock) == DELAY_MS
+    assert delay_ms(house.tree, b"/other") == 0
+    assert delay_ms(house.tree, b"/") == 0
+    for text, expected in ((b"0", 0), (b"", 0), (None, 0), (b"-5", 0), (b"5 s", 0), (b"999999999", MAX_DELAY_MS)):
+        client.set(b"/zookeeper/lock_delay/lock", text)
+        assert delay_ms(house.tree, lock) == expected
+
+
+def test_a_holder_that_expires_is_kept_until_the_delay_is_over(house: World, lock: bytes) -> None:
+    holder, waiter = house.session(1), house.session(2)
+    held, waiting = contend(holder, lock), contend(waiter, lock)
+    before = house.stat(held)
+    house.events()
+    assert house.expire(holder) == 0
+    ended_ms = house.now_ms
+    assert house.events() == [(CHANGED, held)]
+    after = house.stat(held)
+    assert (after.czxid, after.ephemeral_owner) == (before.czxid, 1)
+    assert (after.version, after.mtime, after.mzxid) == (1, ended_ms, house.tree.zxid)
+    assert house.children(lock) == sorted((held, waiting))
+    assert due(house, ended_ms + DELAY_MS - 1) == []
+    [(path, mzxid, pzxid)] = kept_too_long(house.tree, ended_ms + DELAY_MS, 10)
+    assert house.sweep(path, mzxid, pzxid) == 0
+    assert house.events() == [(DELETED, held), (CHILDREN, lock)]
+    assert house.children(lock) == [waiting]
+    assert due(house, ended_ms + 10 * DELAY_MS) == []
+
+
+def test_a_clean_end_frees_it_at_once(house: World, lock: bytes) -> None:
+    holder = house.session(1)
+    contend(holder, lock)
+    assert holder.close() == 0
+    assert house.children(lock) == []
+    releasing = house.session(2)
+    releasing.delete(contend(releasing, lock))
+    house.expire(releasing)
+    assert house.children(lock) == []
+
+
+def test_a_waiter_that_expires_is_not_kept(house: World, lock: bytes) -> None:
+    holder, waiter = house.session(1), house.session(2)
+    held = contend(holder, lock)
+    contend(waiter, lock)
+    house.expire(waiter)
+    assert house.children(lock) == [held]
+
+
+def test_without_a_delay_on_its_parent_nothing_is_kept(house: World, client: Client, lock: bytes) -> None:
+    client.create(b"/free")
+    holder = house.session(1)
+    contend(holder, b"/free")
+    holder.create(b"/lock/plain", flags=EPHEMERAL)
+    house.expire(holder)
+    assert house.children(b"/free") == house.children(lock) == []
+
+
+def test_without_any_delay_nothing_is_kept(house: World, client: Client) -> None:
+    client.create(b"/lock")
+    holder = house.session(1)
+    contend(holder, b"/lock")
+    house.expire(holder)
+    assert house.children(b"/lock") == []
+
+
+def test_both_znodes_of_one_holder_are_kept(house: World, lock: bytes) -> None:
+    holder, waiter = house.session(1), house.session(2)
+    pair = [contend(holder, lock, name) for name in (b"me__lock__", b"me__lock__lock-")]
+    contend(waiter, lock, b"_c_you-lock-")
+    house.expire(waiter)
+    house.expire(holder)
+    assert house.children(lock) == sorted(pair)
+
+
+@pytest.mark.parametrize("name", [b"__rlock__", b"__READ__"])
+def test_readers_that_share_a_lock_are_all_kept_and_those_behind_a_writer_are_not(
+    house: World, lock: bytes, name: bytes
+) -> None:
+    house.tree.created[lock] = 2**31 - 2  # the numbers go on below 0
+    sessions = [house.session(number) for number in range(1, 5)]
+    names = (b"a" + name, b"b" + name, b"c__lock__", b"d" + name)
+    first, second, _, _ = (contend(session, lock, each) for session, each in zip(sessions, names, strict=True))
+    for session in reversed(sessions):
+        house.expire(session)
+    assert house.children(lock) == sorted((first, second))
+
+
+def test_what_is_kept_may_be_deleted_and_is_put_back_if_that_was_part_of_a_failed_multi(
+    house: World, client: Client, lock: bytes
+) -> None:
+    holder = house.session(1)
+    held = contend(holder, lock)
+    house.expire(holder)
+    before = state(house.tree)
+    assert client.multi_errors(delete(held), check(b"/nowhere"))[1] == ErrorCode.NO_NODE
+    assert state(house.tree)["nodes"] == before["nodes"]
+    assert due(house, house.now_ms + DELAY_MS) == [held]
+    assert client.delete(held) == 0
+    assert house.tree.kept == {}
+
+
+def test_a_guarded_write_of_the_expired_holder_fails(house: World, client: Client, lock: bytes) -> None:
+    holder = house.session(1)
+    held = contend(holder, lock)
+    assert isinstance(client.multi(check(held, 0), set_data(lock)), list)
+    house.expire(holder)
+    assert client.multi_errors(check(held, 0), set_data(lock))[0] == ErrorCode.BAD_VERSION
+
+
+def test_what_is_kept_has_no_children_and_keeps_its_acl(house: World, client: Client, lock: bytes) -> None:
+    holder = house.session(1)
+    held = holder.create(b"/lock/x__lock__", flags=EPHEMERAL_SEQUENTIAL, acl=world(Perm.READ | Perm.CREATE))
+    assert isinstance(held, bytes)
+    house.expire(holder)
+    assert house.acl(held) == world(Perm.READ | Perm.CREATE)
+    assert client.create(held + b"/child") == ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
+
+
+def test_a_delay_that_is_taken_away_is_over(house: World, client: Client, lock: bytes) -> None:
+    holders = [house.session(number) for number in (1, 2, 3)]
+    for number, holder in enumerate(holders):
+        client.create(b"/lock-%d" % number)
+        client.create(b"/zookeeper/lock_delay/lock-%d" % number, b"1000")
+        contend(holder, b"/lock-%d" % number)
+        house.expire(holder)
+    client.delete(b"/zookeeper/lock_delay/lock-1")
+    assert due(house, house.now_ms + 100) == [b"/lock-1/x__lock__0000000000"]
+    assert len(due(house, house.now_ms + 1000, limit=2)) == 2
+
+
+def test_a_sweep_is_refused_when_it_is_kept_no_more(house: World, client: Client, lock: bytes) -> None:
+    holder = house.session(1)
+    held = contend(holder, lock)
+    house.expire(holder)
+    [candidate] = kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)
+    client.set(held)
+    assert house.sweep(*candidate) == ErrorCode.BAD_VERSION
+    client.delete(held)
+    assert house.sweep(*candidate) == ErrorCode.NO_NODE
+
+
+def test_it_survives_a_checkpoint(house: World, lock: bytes) -> None:
+    holder, waiter = house.session(1), house.session(2)
+    held = contend(holder, lock)
+    contend(waiter, lock)
+    house.expire(holder)
+    checkpoint = Checkpoint()
+    checkpoint.write(house.tree.take_changes())
+    loaded = checkpoint.load()
+    assert state(loaded) == state(house.tree)
+    assert loaded.kept == house.tree.kept == {held: None}
