@@ -8,16 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.cell_processes import CellProcesses
 from tests.interop.conftest import Parts
 from tests.interop.java_programs import VARIANTS, class_path, compile_java
 from tests.interop.member import SUPER_PASSWORD, cell, member
 from tests.interop.programs import Conversation, Report, check_names, run_checks
+from tests.server_process import ROOT
+from znoded.recipes import FencedLock
 
 HERE = Path(__file__).parent
 CHECKS = check_names(HERE, "*Checks.java", r'checks\.add\("(\w+)"')
 KILL_INTERVAL_S = 10.0
+ACQUIRE_TIMEOUT_S = 20.0
 # A check may lose to a kill, as it would with any server: Curator does not know if what it sent was done. Not so often.
 TRIES_WHILE_LEADERS_ARE_KILLED = 2
 
@@ -116,3 +120,41 @@ def test_curator_keeps_its_session_when_its_member_is_killed(java: list[str], tm
         port = program.heard[-1].split()[1]
         next(each for each in members if str(each.port) == port).kill()
         program.wait_for("^ok$")
+
+
+def test_curators_mutex_and_a_fenced_lock_exclude_each_other_and_count_on(java: list[str], tmp_path: Path) -> None:
+    with (
+        member(tmp_path) as server,
+        closed_client(server.address) as client,
+        Conversation([*java, "FencingProgram", server.address, "/locks/mixed"]) as program,
+    ):
+        program.wait_for("^ready$")
+        lock = FencedLock(client, "/locks/mixed")
+        tokens = []
+        for _ in range(2):
+            program.say("acquire", r"^token \d+$")
+            tokens.append(int(program.heard[-1].split()[1]))
+            assert lock.try_acquire() is None
+            program.say("release", "^released$")
+            with lock.acquire(timeout_s=ACQUIRE_TIMEOUT_S) as lease:
+                tokens.append(lease.token)
+                program.say("acquire", "^busy$")
+        assert tokens == sorted(set(tokens))
+
+
+def test_the_helper_for_curator_is_the_one_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "fencing.md").read_text()
+    helper = (HERE / "FencedMutex.java").read_text().partition("class ")
+    assert helper[1] + helper[2] in page
+
+
+@contextmanager
+def closed_client(address: str) -> Iterator[KazooClient]:
+    """A client that is closed in the end."""
+    client = KazooClient(address)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
