@@ -7,9 +7,10 @@ KILLS ?= 200
 PAUSES ?= 50
 CUTS ?= 50
 SEEDS ?= 1000
+ROUNDS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench interop crash drill sim mutants news
+.PHONY: help run test lint bench interop crash drill sim fencing mutants news
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/'
@@ -29,7 +30,7 @@ lint: $(VENV)/installed-lint ## types and style
 
 interop: $(VENV)/installed-interop ## foreign clients, those that are installed; see tests/interop/README.md
 	if command -v npm >/dev/null; then npm ci --silent --prefix tests/interop/clients/node; fi
-	$(BIN)/python -m pytest -m interop tests/interop
+	$(BIN)/python -m pytest -m interop tests/interop tests/fencing
 
 crash: $(VENV)/installed-test ## cut, kill and damage, the long way; KILLS=200 says how often the server is killed
 	$(BIN)/python -m pytest -m 'crash or slow' --ignore=tests/simulation
@@ -41,6 +42,9 @@ drill: $(VENV)/installed-test ## a cell of three under load: KILLS=200 PAUSES=50
 sim: $(VENV)/installed-test ## simulated cells under trouble, cores and whole members; SEEDS=1000 says how many, new ones each time
 	$(BIN)/python -m tests.zab_raft.core.simulation --seeds $$(date +%s) $(SEEDS)
 	$(BIN)/python -m tests.simulation --seeds $$(date +%s) $(SEEDS)
+
+fencing: $(VENV)/installed-test ## tokens and plain locks under pauses, kills and cuts: SEEDS=1000 simulated, ROUNDS=100 real
+	$(BIN)/python -m tests.fencing --seeds $$(date +%s) $(SEEDS) --rounds $(ROUNDS)
 
 mutants: $(VENV)/installed-test ## take out each guard of the Raft core: the tests have to notice
 	$(BIN)/python -m tests.zab_raft.core.mutants

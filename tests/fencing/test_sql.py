@@ -16,7 +16,7 @@ from tests.interop.conftest import Parts
 from znoded.fencing import FencingGuard, OutsideTransaction, StaleToken
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.interop)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     with ExitStack() as stack:
         if request.param == "sqlite":

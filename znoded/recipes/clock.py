@@ -29,10 +29,12 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock since its start, which goes on while the machine sleeps, as the server's does."""
+    """The machine's clock since its start. Where there is such a one, it goes on while the machine sleeps."""
+
+    _ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def now_s(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.clock_gettime(self._ID)
 
     def wait(self, event: Event, timeout_s: float | None) -> None:
         event.wait(timeout_s)

@@ -47,6 +47,7 @@ class FencedElection:
         self._identifier = identifier
         self._lock = FencedLock(client, path, identifier, grace_s=grace_s, on_standing=on_standing, clock=clock)
         self._shadow: Lease | None = None
+        self._is_cancelled = False
 
     def campaign(self, timeout_s: float | None = None) -> Lease:
         """Wait to be elected: the lease of the leadership, whose token is the epoch. Raises as `FencedLock.acquire`."""
@@ -59,6 +60,7 @@ class FencedElection:
         so that what this election would do can be compared with what another mechanism does. It leads, without acting,
         until its lease is lost or `cancel` is called.
         """
+        self._is_cancelled = False
         try:
             lease = self.campaign()
         except AcquireCancelled:
@@ -68,12 +70,14 @@ class FencedElection:
                 return lead(lease)
             log.info("%s: %s would lead with epoch %d", self.path, self._identifier, lease.token)
             self._shadow = lease
-            lease.wait_until_over()
+            if not self._is_cancelled:
+                lease.wait_until_over()
             log.info("%s: %s would lead no more", self.path, self._identifier)
         return None
 
     def cancel(self) -> None:
         """Campaign no more. A leader stays one, unless it only observes."""
+        self._is_cancelled = True
         self._lock.cancel()
         if self._shadow is not None:
             self._shadow.release()
