@@ -29,6 +29,7 @@ TICK_MS = 100
 LASTS_MS = 20_000
 RECOVERY_MS = 60_000
 GRACE_S = 45.0
+LONGEST_DELAY_MS = 1_500
 RETRY_MS = 40
 
 
@@ -84,7 +85,7 @@ class Model:
         admin.create(LOCK)
         if self.chance.random() < 0.3:
             admin.create(b"/zookeeper/lock_delay")
-            admin.create(b"/zookeeper/lock_delay" + LOCK, b"%d" % self.chance.choice((200, 1500)))
+            admin.create(b"/zookeeper/lock_delay" + LOCK, b"%d" % self.chance.choice((200, LONGEST_DELAY_MS)))
         self.workers = [Worker(self, number) for number in range(workers)]
 
     def run(self) -> None:
@@ -98,6 +99,8 @@ class Model:
         deadline_ms = self.now_ms + RECOVERY_MS
         self._until(lambda: all(worker.is_done for worker in self.workers) or self.now_ms >= deadline_ms)
         require(all(worker.is_done for worker in self.workers), "a worker does not get the lock when all is well")
+        deadline_ms = self.now_ms + LONGEST_DELAY_MS + 10 * TICK_MS
+        self._until(lambda: self.now_ms >= deadline_ms)
         require(not self.house.children(LOCK), f"left behind: {self.house.children(LOCK)}")
         self.guarded.check()
         twin = Tree()
@@ -110,7 +113,10 @@ class Model:
 
     def got(self, token: int, tenure: Tenure) -> None:
         """The cell lets a worker have the lock: all that had it before know that they do not have it any more."""
-        require(token not in self.tokens and token > max(self.tokens, default=0), f"token {token} after {self.tokens}")
+        if token == max(self.tokens, default=0):
+            self.tenures[-1] = tenure  # the first answer was lost, so it asked again
+            return
+        require(token > max(self.tokens, default=0), f"token {token} after {self.tokens}")
         for before, other in zip(self.tokens, self.tenures, strict=True):
             is_lost = other.standing(self.now_ms / 1000) is Standing.LOST
             require(is_lost, f"token {token} is given at {self.now_ms:.0f} ms, and token {before} is not lost")
