@@ -6,6 +6,7 @@ docs/architecture.md explains them.
 from __future__ import annotations
 
 import ast
+import configparser
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,3 +130,11 @@ def leads_somewhere(page: Path, target: str, anchor: str) -> bool:
         return False
     headings = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE) if anchor else []
     return not anchor or anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_package_is_installed() -> None:
+    # An editable install, as the tests have, would not notice one that the list leaves out.
+    listed = configparser.ConfigParser()
+    listed.read(ROOT / "setup.cfg")
+    packages = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in HOUSE.rglob("__init__.py")}
+    assert set(listed["options"]["packages"].split()) == {*packages, "twisted.plugins"}
