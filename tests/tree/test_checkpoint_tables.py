@@ -28,8 +28,12 @@ class Checkpoint:
     def read(self, table: bytes) -> Iterable[tuple[bytes, bytes]]:
         return self.tables.get(table, {}).items()
 
+    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
+        return self.tables.get(table, {}).get(key)
+
     def load(self) -> Tree:
         tree = Tree()
+        tree.history.read_stored = self.read_stored
         tree.load(self.read)
         return tree
 
@@ -56,8 +60,8 @@ def state(tree: Tree) -> dict[str, object]:
             )
             for session in tree.sessions.values()
         },  # fmt: skip
-        "changes": list(tree.changes.since(tree.changes.floor_zxid) or ()),
-        "floor": tree.changes.floor_zxid,
+        "history": tree.history.changes(tree.history.oldest, tree.zxid, 1_000_000),
+        "oldest": tree.history.oldest,
     }
 
 

@@ -11,6 +11,7 @@ from znoded.jute.records import Acl
 from znoded.tree import quota
 from znoded.tree.acl import CREATE, OPEN_ACL_RECORD, Acls, fix_acl
 from znoded.tree.commands import ends_of_path_and_data, int_at, is_null
+from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import check_name
 from znoded.tree.refusal import Refused
 from znoded.tree.znode import NO_OWNER, NO_OWNER_BYTES, OWNER_SLICE, new_stat, next_count, with_child_created
@@ -143,7 +144,7 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
     if is_container or ttl_ms is not None:
         tree.kinds[path] = CONTAINER if ttl_ms is None else ttl_ms
         dirty.kinds.add(path)
-    tree.changes.add(zxid, _NODE_CREATED, path)
+    tree.history.add((zxid, time_ms, _NODE_CREATED, path, b"", acl, parent_node[PARENT_END]))
     tree.events.append((_NODE_CREATED, path, acl))
     tree.events.append((_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
     if tree.quotas:

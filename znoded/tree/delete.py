@@ -10,6 +10,7 @@ from znoded.jute.primitives import JuteError
 from znoded.tree import quota
 from znoded.tree.acl import DELETE
 from znoded.tree.commands import end_of_buffer, int_at, is_null
+from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import parent_of
 from znoded.tree.refusal import Refused
 from znoded.tree.znode import data_bytes_of, owner_of, version_of, with_child_deleted
@@ -64,7 +65,8 @@ def remove_node(tree: Tree, path: bytes) -> None:
     node = tree.nodes.pop(path)
     acl = tree.acls.pop(path, None)
     dirty.nodes[path] = None
-    tree.nodes[parent] = dirty.nodes[parent] = with_child_deleted(tree.nodes[parent], zxid)
+    parent_node = tree.nodes[parent]
+    tree.nodes[parent] = dirty.nodes[parent] = with_child_deleted(parent_node, zxid)
     tree.unlink(path, parent, owner_of(node))
     if acl is not None:
         dirty.acls.add(path)
@@ -72,7 +74,7 @@ def remove_node(tree: Tree, path: bytes) -> None:
         dirty.created.add(path)
     if tree.kinds.pop(path, None) is not None:
         dirty.kinds.add(path)
-    tree.changes.add(zxid, _NODE_DELETED, path)
+    tree.history.add((zxid, tree.time_ms, _NODE_DELETED, path, node, acl, parent_node[PARENT_END]))
     tree.events.append((_NODE_DELETED, path, acl))
     tree.events.append((_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
     if path.startswith(quota.ROOT_SLASH):

@@ -46,7 +46,7 @@ def multi(tree: Tree, time_ms: int, session: Session, identities: bytes, record:
         tree.undo = None
         undo.roll_back(tree)
         del tree.events[first_event:]
-        tree.changes.forget(tree.zxid)
+        tree.history.forget(tree.zxid)
         if isinstance(refused, JuteError):
             raise
         results = _all_refused(len(operations), len(results), refused.err)

@@ -19,9 +19,9 @@ _ENCODED = struct.Struct(">?????qq")
 class TreeOptions:
     """`ttl_nodes`: TTL nodes may be created. `enforce_quota`: hard limits refuse. `reconfig`: the op is not disabled.
 
-    `changes_bytes`: how much of the recent changes is kept, for watches that were away. `sasl_ids` and `x509_ids`: ACLs
-    may name identities of these schemes, as far as clients can gain them. `children_bytes`: the names of a znode's
-    children together. `acl_entries`: the entries of one ACL.
+    `history_bytes`, `history_retention_ms`: how much of the history is kept. `sasl_ids` and `x509_ids`: ACLs may name
+    identities of these schemes, as far as clients can gain them. `children_bytes`: the names of a znode's children
+    together. `acl_entries`: the entries of one ACL.
     """
 
     ttl_nodes: bool = True
@@ -29,12 +29,13 @@ class TreeOptions:
     reconfig: bool = False
     sasl_ids: bool = False
     x509_ids: bool = False
-    changes_bytes: int = 16 * 1024 * 1024
+    history_bytes: int = 256 * 1024 * 1024
+    history_retention_ms: int = 3_600_000
     children_bytes: int = 32 * 1024 * 1024
     acl_entries: int = 1_000
 
     def encode(self) -> bytes:
-        """All but `changes_bytes`, which decides nothing: every member keeps what it likes."""
+        """All but what is kept of the history, which decides nothing: every member keeps what it likes."""
         flags = self.ttl_nodes, self.enforce_quota, self.reconfig, self.sasl_ids, self.x509_ids
         return _ENCODED.pack(*flags, self.children_bytes, self.acl_entries)
 

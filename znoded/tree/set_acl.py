@@ -8,6 +8,7 @@ from znoded.jute.errors import ErrorCode
 from znoded.jute.primitives import Reader
 from znoded.jute.records import SetAclRequest
 from znoded.tree.acl import ADMIN, fix_acl
+from znoded.tree.history_block import ChangeKind, kept_acl
 from znoded.tree.paths import check_path
 from znoded.tree.refusal import Refused
 from znoded.tree.znode import aversion_of, stat_of, with_next_aversion
@@ -30,8 +31,10 @@ def set_acl(tree: Tree, time_ms: int, session: Session, identities: bytes, recor
     tree.require(ADMIN, path, identities)
     if request.version not in (-1, aversion_of(node)):
         raise Refused(ErrorCode.BAD_VERSION)
-    node = with_next_aversion(node)
+    before, node = node, with_next_aversion(node)
     tree.replace(path, node)
+    tree.history.add((tree.zxid, time_ms, ChangeKind.ACL_CHANGED, path, before, kept_acl(tree.acls.get(path)), b""))
+    tree.history.acl_changed(tree.zxid)
     if acl is None:
         tree.acls.pop(path, None)
     else:

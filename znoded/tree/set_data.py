@@ -45,11 +45,12 @@ def set_data_of(tree: Tree, time_ms: int, identities: bytes, path: bytes, data: 
     if version != -1 and version != version_of(node):
         raise Refused(ErrorCode.BAD_VERSION)
     zxid = tree.zxid
+    before = node
     node = with_data(node, data, zxid, time_ms)
     if tree.undo is not None:
         tree.undo.remember(tree, path)
     tree.nodes[path] = tree.dirty.nodes[path] = node
-    tree.changes.add(zxid, _DATA_CHANGED, path)
+    tree.history.add((zxid, time_ms, _DATA_CHANGED, path, before, acl, b""))
     tree.events.append((_DATA_CHANGED, path, acl))
     if tree.quotas:
         quota.count(tree, path, 0, added_bytes)

@@ -5,8 +5,9 @@ created    path -> int: creations of children ever
 acls       path -> vector of ACL entries; absent for the open ACL
 kinds      path -> long: 0 for a container, the time to live in ms for a TTL node; absent for others
 sessions   id -> int timeout_ms, long attach, long sequence, then the password
-changes    first zxid -> a chunk of recent changes
-meta       zxid, term, cell_secret, options, last_session_number, changes_floor, roster, config_version
+meta       zxid, term, cell_secret, options, last_session_number, history_oldest, roster, config_version
+
+The history has tables of its own (`history_log`, `history_segment`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from znoded.jute.primitives import INT, LONG, Reader
 from znoded.jute.records import ACL_VECTOR
 from znoded.tree import quota
-from znoded.tree.changes import RecentChanges
 from znoded.tree.paths import names_bytes
 from znoded.tree.sessions import Session
 from znoded.tree.znode import NO_OWNER_BYTES, OWNER_SLICE, owner_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 NODES, CREATED, ACLS, KINDS = b"nodes", b"created", b"acls", b"kinds"
-SESSIONS, CHANGES, META = b"sessions", b"changes", b"meta"
+SESSIONS, META = b"sessions", b"meta"
 
 #: A key and its new value, None if it is deleted.
 Item: TypeAlias = tuple[bytes, bytes | None]
@@ -57,7 +57,7 @@ class Dirty:
 
 
 def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
-    """The new values of everything in `dirty`, the recent changes that are not stored yet, and `meta`."""
+    """The new values of everything in `dirty`, the history that is not stored yet, and `meta`."""
     return {
         NODES: list(dirty.nodes.items()),
         CREATED: _encoded(dirty.created, tree.created, INT.pack),
@@ -66,14 +66,14 @@ def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
         SESSIONS: [
             (LONG.pack(session_id), _encode_session(tree.sessions.get(session_id))) for session_id in dirty.sessions
         ],
-        CHANGES: tree.changes.take_dirty(),
+        **tree.history.take(tree.time_ms),
         META: [
             (b"zxid", LONG.pack(tree.zxid)),
             (b"term", LONG.pack(tree.term)),
             (b"cell_secret", tree.cell_secret),
             (b"options", tree.options.encode()),
             (b"last_session_number", LONG.pack(tree.last_session_number)),
-            (b"changes_floor", LONG.pack(tree.changes.floor_zxid)),
+            (b"history_oldest", LONG.pack(tree.history.oldest)),
             (b"roster", tree.roster),
             (b"config_version", LONG.pack(tree.config_version)),
         ],
@@ -88,7 +88,7 @@ def restore_changes(tree: Tree, changes: Changes) -> None:
     dirty.acls.update(key for key, _ in changes[ACLS])
     dirty.kinds.update(key for key, _ in changes[KINDS])
     dirty.sessions.update(LONG.unpack(key)[0] for key, _ in changes[SESSIONS])
-    tree.changes.restore_dirty(key for key, _ in changes[CHANGES])
+    tree.history.restore()
     tree.dirty_bytes += sum(len(key) + len(value or b"") for items in changes.values() for key, value in items)
 
 
@@ -111,8 +111,8 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.acls = {path: tree.interned(ACL_VECTOR.read(Reader(value)) or ()) for path, value in read_table(ACLS)}
     tree.kinds = {path: LONG.unpack(value)[0] for path, value in read_table(KINDS)}
     tree.sessions = {session.id: session for session in map(_decode_session, read_table(SESSIONS))}
-    tree.changes = RecentChanges(tree.options.changes_bytes)
-    tree.changes.load(read_table(CHANGES), LONG.unpack(meta[b"changes_floor"])[0])
+    tree.history.load(read_table, LONG.unpack(meta[b"history_oldest"])[0])
+    tree.history.acl_changed(tree.zxid)  # maybe
     tree.dirty = Dirty()
     tree.dirty_bytes = 0
     _find_children_and_owners(tree)

@@ -16,7 +16,6 @@ from znoded.jute.records import Acl
 from znoded.jute.stat import STAT
 from znoded.tree import tables
 from znoded.tree.acl import OPEN_ACL, Acls, Identity, allowed
-from znoded.tree.changes import RecentChanges
 from znoded.tree.commands import (
     ATTACH,
     DECIDED_RECONFIG,
@@ -29,6 +28,7 @@ from znoded.tree.commands import (
 )
 from znoded.tree.create import create, create2, create_container, create_ttl
 from znoded.tree.delete import delete
+from znoded.tree.history import History
 from znoded.tree.multi import multi
 from znoded.tree.options import TreeOptions
 from znoded.tree.paths import name_bytes, names_bytes
@@ -76,7 +76,7 @@ class Tree:
         self.sessions: dict[int, Session] = {}
         #: The paths of ephemerals that outlive their session (see `lock_delay`).
         self.kept: dict[bytes, None] = {}
-        self.changes = RecentChanges(options.changes_bytes)
+        self.history = History(self, options.history_bytes, options.history_retention_ms)
         #: The events of what was applied, in firing order; whoever delivers them clears the list.
         self.events: list[Event] = []
         #: The zxid of the last command applied, and its time.
@@ -118,7 +118,7 @@ class Tree:
     # ---- commands
 
     def apply(self, zxid: int, command: bytes) -> Applied:
-        """Carry out one command. Its events are appended to `events`, and its changes to `changes`."""
+        """Carry out one command. Its events are appended to `events`, and its changes to `history`."""
         self.zxid = zxid
         self.dirty_bytes += len(command)
         if len(command) < HEAD_BYTES:

@@ -1,0 +1,213 @@
+"""The history against copies of the tree: whatever was done, every revision that is kept is as it was."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.tree.test_checkpoint_tables import Checkpoint
+from tests.tree.world import EPHEMERAL, Client, World, create, delete, set_data, world
+from znoded.jute.fields import Record
+from znoded.jute.ops import EventType, Op, Perm
+from znoded.tree.acl import Acls
+from znoded.tree.history import Change
+from znoded.tree.history_block import ChangeKind
+from znoded.tree.options import TreeOptions
+from znoded.tree.tree import Tree
+
+PATHS = [b"/", b"/a", b"/a!", b"/a/b", b"/a/b/c", b"/a/b0", b"/a0", b"/" + b"n" * 210, b"/" + b"n" * 210 + b"/x"]
+STATS = b"/zookeeper/quota/a/zookeeper_stats"
+paths = st.sampled_from(PATHS)
+
+
+class Copy(NamedTuple):
+    """What the tree was at a revision."""
+
+    nodes: dict[bytes, bytes]
+    acls: dict[bytes, Acls]
+
+
+class HistoryAgainstCopies(RuleBasedStateMachine):
+    @initialize(block_changes=st.integers(1, 4), segment_bytes=st.integers(1, 1500), keeps_all=st.booleans())
+    def begin(self, block_changes: int, segment_bytes: int, keeps_all: bool) -> None:
+        self.small = block_changes, segment_bytes
+        self.options = TreeOptions(history_bytes=1 << 20 if keeps_all else 8_000, history_retention_ms=1_000_000)
+        self.house = World(self.options)
+        self.shrink()
+        self.client = self.house.session()
+        self.checkpoint = Checkpoint()
+        self.house.tree.history.read_stored = self.checkpoint.read_stored
+        self.copies: dict[int, Copy] = {}
+        self.remember()
+
+    def shrink(self) -> None:
+        history = self.house.tree.history
+        history.block_changes, history.segment_bytes = self.small
+
+    def remember(self) -> None:
+        tree = self.house.tree
+        nodes = {path: node for path, node in tree.nodes.items() if path != STATS}
+        self.copies[tree.zxid] = Copy(nodes, dict(tree.acls))
+
+    @rule(path=paths, data=st.binary(max_size=200), is_restricted=st.booleans(), is_ephemeral=st.booleans())
+    def create_one(self, path: bytes, data: bytes, is_restricted: bool, is_ephemeral: bool) -> None:
+        acl = world(Perm.ALL & ~Perm.ADMIN) if is_restricted else world(Perm.ALL)
+        self.client.create(path, data, acl=acl, flags=EPHEMERAL if is_ephemeral else 0)
+        self.remember()
+
+    @rule(path=paths, data=st.binary(max_size=200))
+    def set_one(self, path: bytes, data: bytes) -> None:
+        self.client.set(path, data)
+        self.remember()
+
+    @rule(path=paths)
+    def delete_one(self, path: bytes) -> None:
+        self.client.delete(path)
+        self.remember()
+
+    @rule(path=paths, perms=st.integers(1, 31))
+    def set_acl(self, path: bytes, perms: int) -> None:
+        self.client.set_acl(path, world(perms | Perm.ADMIN))
+        self.remember()
+
+    @rule(
+        wishes=st.lists(
+            st.one_of(
+                st.builds(create, paths, st.binary(max_size=50)),
+                st.builds(set_data, paths, st.binary(max_size=50)),
+                st.builds(delete, paths),
+            ),
+            max_size=8,
+        )
+    )
+    def multi(self, wishes: list[tuple[Op, Record]]) -> None:
+        self.client.multi(*wishes)
+        self.remember()
+
+    @rule()
+    def end_session(self) -> None:
+        self.client.close()
+        self.remember()
+        self.client = Client(self.house, self.client.id + 2)
+        self.client = self.house.session(self.client.id)
+        self.remember()
+
+    @rule()
+    def put_quota(self) -> None:
+        for path in (b"/zookeeper/quota/a", b"/zookeeper/quota/a/zookeeper_limits", STATS):
+            self.client.create(path, b"count=-1,bytes=-1" if path.endswith(b"limits") else b"")
+            self.remember()
+
+    @rule()
+    def store(self) -> None:
+        self.checkpoint.write(self.house.tree.take_changes())
+
+    @rule()
+    def fail_to_store(self) -> None:
+        changes = self.house.tree.take_changes()
+        self.checkpoint.write({table: items for table, items in changes.items() if table.startswith(b"history")})
+        self.house.tree.restore_changes(changes)
+
+    @rule()
+    def restart(self) -> None:
+        self.store()
+        tree = Tree(self.options)
+        tree.history.read_stored = self.checkpoint.read_stored
+        tree.load(self.checkpoint.read)
+        before = self.house.tree.history
+        assert tree.history.oldest == before.oldest
+        assert tree.history.size_bytes <= before.size_bytes + 100 * self.small[0] + 8_000
+        self.house.tree = tree
+        self.shrink()
+
+    @invariant()
+    def every_revision_is_as_it_was(self) -> None:
+        history = self.house.tree.history
+        for revision, (nodes, acls) in self.copies.items():
+            if revision < history.oldest:
+                continue
+            for path in PATHS:
+                past = history.node_at(path, revision)
+                assert (past and past.node) == nodes.get(path), (path, revision)
+                assert past is None or past.acl == acls.get(path), (path, revision)
+
+    @rule(prefix=paths, limit=st.integers(1, 5), data=st.data())
+    def ranges_are_as_they_were(self, prefix: bytes, limit: int, data: st.DataObject) -> None:
+        history = self.house.tree.history
+        kept = [revision for revision in self.copies if revision >= history.oldest]
+        revision = data.draw(st.sampled_from(kept))
+        below = prefix.rstrip(b"/") + b"/"
+        expected = [
+            (path, node)
+            for path, node in sorted(self.copies[revision].nodes.items())
+            if path == prefix or path.startswith(below)
+        ]
+        found: list[tuple[bytes, bytes]] = []
+        after = b""
+        while page := history.range_at(prefix, revision, after, limit):
+            assert len(page) <= limit
+            found += [(path, node) for path, node in page if path != STATS]
+            after = page[-1][0]
+        assert found == expected
+
+    @rule(limit=st.integers(1, 5), data=st.data())
+    def changes_lead_from_one_revision_to_the_next(self, limit: int, data: st.DataObject) -> None:
+        tree = self.house.tree
+        kept = [revision for revision in self.copies if revision >= tree.history.oldest]
+        begin = after = data.draw(st.sampled_from(kept))
+        end = data.draw(st.sampled_from([revision for revision in kept if revision >= begin]))
+        found: list[Change] = []
+        while portion := tree.history.changes(after, end, limit):
+            assert portion[0].revision > after, "a revision is never split"
+            after = portion[-1].revision
+            assert after <= end
+            found += portion
+        nodes = dict(self.copies[begin].nodes)
+        for change in found:
+            if change.path == STATS:
+                continue
+            assert _own(change.previous) == _own(nodes.get(change.path)), change
+            if change.current is None:
+                del nodes[change.path]
+            else:
+                nodes[change.path] = change.current
+        assert {path: _own(node) for path, node in nodes.items()} == {
+            path: _own(node) for path, node in self.copies[end].nodes.items()
+        }
+        last = {change.path: change for change in found}
+        for path, change in last.items():
+            at_its_revision = self.copies.get(change.revision)
+            if at_its_revision is not None and path != STATS:
+                assert change.current == at_its_revision.nodes.get(path)
+
+    @rule(data=st.data())
+    def events_are_those_of_the_changes(self, data: st.DataObject) -> None:
+        history = self.house.tree.history
+        kept = [revision for revision in self.copies if revision >= history.oldest]
+        after = data.draw(st.sampled_from(kept))
+        events = history.since(after)
+        assert events is not None
+        assert [event for event in events if event[1] != EventType.NODE_CHILDREN_CHANGED] == [
+            (change.revision, change.kind, change.path)
+            for change in history.changes(after, self.house.tree.zxid, 1_000_000)
+            if change.kind != ChangeKind.ACL_CHANGED
+        ]
+        path = data.draw(paths)
+        below = path.rstrip(b"/") + b"/"
+        about = history.since(after, [path])
+        assert about is not None
+        assert [event for event in events if event[2] == path or event[2].startswith(below)] == [
+            event for event in about if event[2] == path or event[2].startswith(below)
+        ]
+
+
+def _own(node: bytes | None) -> bytes | None:
+    """What of a znode its own changes change."""
+    return None if node is None else node[:-32] + node[-28:-12]
+
+
+TestHistoryAgainstCopies = HistoryAgainstCopies.TestCase
+TestHistoryAgainstCopies.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,264 @@
+"""The history: what the tree was at earlier revisions, and what has changed since.
+
+A revision is the zxid of a change. Each change is recorded with the znode as it was before, so that the past is what
+there is now with the changes since taken back: a path is at a revision what it was before its first change after that,
+and what it is now if there was none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from heapq import heapify, heappop, heappush, merge
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from znoded.tree.acl import Acls
+from znoded.tree.history_block import CREATED, DELETED, PARENT_END, Block, ChangeKind
+from znoded.tree.history_search import HistorySearch
+from znoded.tree.history_segment import Touch, Unreadable, first_revision
+from znoded.tree.znode import mzxid_of, pzxid_of
+
+if TYPE_CHECKING:
+    from znoded.tree.tree import Tree
+
+#: So many paths are looked at for one slice of a range, at most: everybody waits for it.
+SLICE_PATHS = 1_000
+#: Changes are given in portions of about so many bytes, however many were asked for.
+CHANGES_BYTES = 8 * 1024 * 1024
+#: How far back persistent watches catch up: everybody waits for it.
+CATCH_UP_BYTES = 64 * 1024 * 1024
+_BEHIND_SLASH = b"0"
+#: Marks a candidate of a range that is there now.
+LIVE = b"live"
+
+
+class Compacted(Exception):
+    """The revision that was asked for is older than `oldest`, the lowest that can be."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"the oldest revision that is kept is {oldest}")
+        self.oldest = oldest
+
+
+class FutureRevision(Exception):
+    """The revision that was asked for is not reached here: `current` is."""
+
+    def __init__(self, current: int) -> None:
+        super().__init__(f"the last revision is {current}")
+        self.current = current
+
+
+class Change(NamedTuple):
+    """One change of one znode, as getData answered for it before and after (None: it was not there).
+
+    `acl` (None: the open one) is the one that a watcher needs READ by: of a deleted znode the last, of one whose ACL
+    changed that from before.
+    """
+
+    revision: int
+    kind: ChangeKind
+    path: bytes
+    previous: bytes | None
+    current: bytes | None
+    time_ms: int
+    acl: Acls | None
+
+
+class PastNode(NamedTuple):
+    """A znode as it was: as getData answered then, and its ACL (None: the open one)."""
+
+    path: bytes
+    node: bytes
+    acl: Acls | None
+
+
+class RangeSlice(NamedTuple):
+    """A part of a range, and the path to go on behind; None at its end."""
+
+    nodes: list[PastNode]
+    resume_after: bytes | None
+
+
+class History(HistorySearch):
+    """The history of one tree. All its methods may raise Unreadable, when the checkpoint cannot be read for now."""
+
+    def __init__(self, tree: Tree, limit_bytes: int, retention_ms: int) -> None:
+        super().__init__(limit_bytes, retention_ms)
+        self._tree = tree
+        #: No ACL has changed after this revision.
+        self._last_acl_revision = 0
+
+    def acl_changed(self, revision: int) -> None:
+        """An ACL changed: the zxids in a Stat do not tell."""
+        self._last_acl_revision = revision
+
+    # ---- one znode
+
+    def value_at(self, path: bytes, revision: int) -> bytes | None:
+        """The znode as getData answered for it at `revision`, None if it was not there.
+
+        Raises Compacted, FutureRevision.
+        """
+        past = self.node_at(path, revision)
+        return None if past is None else past.node
+
+    def node_at(self, path: bytes, revision: int) -> PastNode | None:
+        """The same with its ACL. Raises Compacted, FutureRevision."""
+        self._check(revision)
+        live = self._tree.nodes.get(path)
+        if live is not None and self._is_unchanged(live, revision):
+            return PastNode(path, live, self._tree.acls.get(path))
+        return self._taken_back(path, revision, self.blocks_of(path, revision))
+
+    def _check(self, revision: int) -> None:
+        if revision < self.oldest:
+            raise Compacted(self.oldest)
+        if revision > self._tree.zxid:
+            raise FutureRevision(self._tree.zxid)
+
+    def _is_unchanged(self, live: bytes, revision: int) -> bool:
+        return mzxid_of(live) <= revision and pzxid_of(live) <= revision and self._last_acl_revision <= revision
+
+    def _taken_back(self, path: bytes, revision: int, blocks: Iterable[Block]) -> PastNode | None:
+        """The znode without its changes after `revision`, given the blocks that have them."""
+        end = b""
+        for block in blocks:
+            start = block.after(revision)
+            own = block.own(path, start)
+            if not end:
+                child = block.of_children(path, start)
+                if child is not None and (own is None or child < own):
+                    end = block.parent_end(child)
+            if own is not None:
+                before = block.before(own)
+                return PastNode(path, _with_end(before, end), block.acl(own)) if before else None
+        live = self._tree.nodes.get(path)
+        return None if live is None else PastNode(path, _with_end(live, end), self._tree.acls.get(path))
+
+    # ---- ranges
+
+    def range_at(self, prefix: bytes, revision: int, start_after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Path and znode of `prefix` and its descendants at `revision`, sorted by path.
+
+        Those behind `start_after` (empty: all), at most `limit`. Raises Compacted, FutureRevision.
+        """
+        found: list[tuple[bytes, bytes]] = []
+        resume_after: bytes | None = start_after
+        while resume_after is not None and len(found) < limit:
+            nodes, resume_after = self.range_slice(prefix, revision, resume_after, limit - len(found))
+            found += [(path, node) for path, node, _ in nodes]
+        return found
+
+    def range_slice(self, prefix: bytes, revision: int, start_after: bytes, limit: int) -> RangeSlice:
+        """A part of the range that takes no long time, maybe an empty one. Raises Compacted, FutureRevision."""
+        self._check(revision)
+        nodes: list[PastNode] = []
+        candidates = groupby(self._candidates(prefix, revision, start_after), attrgetter("path"))
+        for looked_at, (path, touches) in enumerate(candidates, 1):
+            past = self._resolve(path, revision, list(touches))
+            if past is not None:
+                nodes.append(past)
+            if len(nodes) >= limit or looked_at >= SLICE_PATHS:
+                return RangeSlice(nodes, path)
+        return RangeSlice(nodes, None)
+
+    def _candidates(self, prefix: bytes, revision: int, start_after: bytes) -> Iterator[Touch]:
+        """Each path of the range that is there now, and each that was touched after `revision`, sorted by path."""
+        low = start_after + b"\0" if start_after else b""
+        exact = self.touches(max(low, prefix), prefix + b"\0", revision)
+        below = prefix.rstrip(b"/")
+        descendants = self.touches(max(low, below + b"/\0"), below + _BEHIND_SLASH, revision)
+        touches = [chain(*pair) for pair in zip(exact, descendants, strict=True)]
+        return merge(self._live(prefix, low), *touches, key=attrgetter("path"))
+
+    def _live(self, prefix: bytes, low: bytes) -> Iterator[Touch]:
+        """What of the range is there now, sorted. A child comes behind its parent, but not always next to it."""
+        nodes, children = self._tree.nodes, self._tree.children
+        waiting = [prefix] if prefix in nodes else []
+        while waiting:
+            path = heappop(waiting)
+            if path >= low:
+                yield Touch(path, LIVE, False)
+            new = [child for child in children.get(path, ()) if child + _BEHIND_SLASH > low]
+            if len(new) > len(waiting):
+                waiting += new
+                heapify(waiting)
+            else:
+                for child in new:
+                    heappush(waiting, child)
+
+    def _resolve(self, path: bytes, revision: int, found: list[Touch]) -> PastNode | None:
+        live = self._tree.nodes.get(path)
+        touches = [touch for touch in found if touch.key != LIVE]
+        if live is not None and (not touches or self._is_unchanged(live, revision)):
+            return PastNode(path, live, self._tree.acls.get(path))
+        first = touches[0]
+        if first.was_absent and first_revision(first.key) > revision:
+            return None
+        return self._taken_back(path, revision, (self.block(touch.key) for touch in touches))
+
+    # ---- changes
+
+    def changes(self, after: int, up_to: int, limit: int) -> list[Change]:
+        """The changes behind the revision `after` up to `up_to`, all of them in order, about `limit` in one portion.
+
+        A portion ends with a revision, and its size in bytes is limited too: the next one begins behind its last
+        change, and only an empty one says that there are no more. Raises Compacted, FutureRevision.
+        """
+        self._check(after)
+        self._check(up_to)
+        rows: list[tuple[Block, int]] = []
+        size_bytes = last = 0
+        for block in self.blocks_after(after):
+            revisions = block.revisions
+            for place in range(block.after(after), block.after(up_to)):
+                if (len(rows) >= limit or size_bytes >= CHANGES_BYTES) and revisions[place] != last:
+                    return self._completed(rows, last)
+                rows.append((block, place))
+                size_bytes += len(block.before(place))
+                last = revisions[place]
+            if revisions[-1] > up_to:
+                break
+        return self._completed(rows, last)
+
+    def _completed(self, rows: list[tuple[Block, int]], last: int) -> list[Change]:
+        """Changes up to the revision `last`, each with the znode behind it, which the next ones were recorded with."""
+        behind: dict[bytes, bytes] = {}
+        ends: dict[bytes, bytes] = {}  # what the creation or deletion of a child has to be taken back from
+        changes: list[Change] = []
+        for block, place in reversed(rows):
+            path, kind = block.paths[place], ChangeKind(block.kinds[place])
+            if path not in behind:
+                past = self.node_at(path, last)
+                behind[path] = past.node if past else b""
+            current = _with_end(behind[path], ends.pop(path, b""))
+            before = block.before(place)
+            row = block.revisions[place], kind, path, before or None, current or None
+            changes.append(Change(*row, block.time_ms(place), block.acl(place)))
+            behind[path] = before
+            if kind in (CREATED, DELETED):
+                ends[block.parents[place]] = block.parent_end(place)
+        changes.reverse()
+        return changes
+
+    def since(self, revision: int, paths: Collection[bytes] = (b"/",)) -> list[tuple[int, int, bytes]] | None:
+        """Revision, event type and path of the changes after `revision`, with those of the parents' children.
+
+        All those of `paths` and of what lies below them are among them. None if they are not all kept, cannot be read
+        for now or are too many.
+        """
+        if revision < self.oldest:
+            return None
+        try:
+            keys = self.blocks_about(paths, revision, CATCH_UP_BYTES)
+            if keys is None:
+                return None
+            return [event for key in keys for event in self.block(key).events(revision)]
+        except Unreadable:
+            return None
+
+
+def _with_end(node: bytes, end: bytes) -> bytes:
+    """The znode with another end of its Stat, if there is one."""
+    return node[: PARENT_END.start] + end if node and end else node

@@ -1,0 +1,212 @@
+"""Changes in a row, as columns: packed into bytes to be kept, or as they were recorded.
+
+packed  int count, int length of the paths, int length of the ACLs
+        longs: revisions · longs: times in ms · ints: lengths of the znodes before · a byte each: kinds
+        shorts: 0 or the place of an ACL in the list, nothing if there are none · paths with NULs between them
+        ACLs, each as int length and vector of entries · 32 bytes for each creation and deletion · znodes before
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from functools import cached_property
+from itertools import accumulate
+from typing import TypeAlias
+
+from znoded.jute.ops import EventType
+from znoded.jute.primitives import Reader, encode_buffer
+from znoded.jute.records import ACL_VECTOR
+from znoded.tree.acl import Acls
+from znoded.tree.paths import parent_of
+
+
+class ChangeKind(IntEnum):
+    """What became of a znode; the numbers are those of the event types, as far as there is an event."""
+
+    CREATED = EventType.NODE_CREATED
+    DELETED = EventType.NODE_DELETED
+    DATA_CHANGED = EventType.NODE_DATA_CHANGED
+    ACL_CHANGED = 16
+
+
+#: Revision, time in ms, kind, path, the znode before or nothing, its ACL (of one created, the new one; of an ACL that
+#: changed, the old one), and of a creation or deletion the end of the parent's Stat before, see PARENT_END.
+Record: TypeAlias = tuple[int, int, int, bytes, bytes, Acls | None, bytes]
+
+#: What of a parent's bytes the creation or deletion of a child changes, together with what lies between.
+PARENT_END = slice(-32, None)
+#: Stands for an ACL that is too long to be kept: whom it let read, nobody knows.
+NOBODY: Acls = ()
+ACL_BYTES_MOST = 64 * 1024
+#: Between the paths, since it cannot be in one.
+SEPARATOR = b"\0"
+
+CREATED, DELETED, DATA_CHANGED = (
+    int(kind) for kind in (ChangeKind.CREATED, ChangeKind.DELETED, ChangeKind.DATA_CHANGED)
+)
+_HEAD = struct.Struct(">III")
+_END_BYTES = 32
+
+
+def kept_acl(acl: Acls | None) -> Acls | None:
+    """The ACL, or NOBODY for one that is too long to be kept."""
+    if acl is None or sum(len(entry.id or b"") + 32 for entry in acl) <= ACL_BYTES_MOST:
+        return acl
+    return NOBODY
+
+
+def pack(records: Sequence[Record]) -> bytes:
+    """Records in a row, at least one."""
+    revisions, times, kinds, paths, befores, acls, parent_ends = zip(*records, strict=True)
+    count = len(revisions)
+    joined = SEPARATOR.join(paths)
+    numbers, acl_list = (b"", b"") if acls.count(None) == count else _pack_acls(acls)
+    return b"".join(
+        (
+            _HEAD.pack(count, len(joined), len(acl_list)),
+            struct.pack(f">{2 * count}q{count}I", *revisions, *times, *map(len, befores)),
+            bytes(kinds),
+            numbers,
+            joined,
+            acl_list,
+            *parent_ends,
+            *befores,
+        )
+    )
+
+
+def _pack_acls(acls: Sequence[Acls | None]) -> tuple[bytes, bytes]:
+    places: dict[Acls, int] = {}
+    for acl in acls:
+        if acl is not None:
+            places.setdefault(acl, len(places) + 1)
+    numbers = struct.pack(f">{len(acls)}H", *(0 if acl is None else places[acl] for acl in acls))
+    return numbers, b"".join(encode_buffer(ACL_VECTOR.encode(kept_acl(acl))) for acl in places)
+
+
+class Block:
+    """Changes in the order of their revisions, to be looked into. This one is made of records."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self.revisions: Sequence[int] = [record[0] for record in records]
+        self.kinds = bytes(record[2] for record in records)
+        self.paths = [record[3] for record in records]
+
+    @cached_property
+    def parents(self) -> list[bytes]:
+        """For each change the path of the znode that got or lost a child by it, empty if none did."""
+        return [
+            parent_of(path) if kind in (CREATED, DELETED) else b""
+            for kind, path in zip(self.kinds, self.paths, strict=True)
+        ]
+
+    def after(self, revision: int) -> int:
+        """The place of the first change after a revision."""
+        return bisect_right(self.revisions, revision)
+
+    def own(self, path: bytes, start: int) -> int | None:
+        """The place of the first change of `path` itself from `start` on."""
+        return _index(self.paths, path, start)
+
+    def of_children(self, path: bytes, start: int) -> int | None:
+        """The place of the first creation or deletion of a child of `path` from `start` on."""
+        return _index(self.parents, path, start)
+
+    def time_ms(self, place: int) -> int:
+        """When a change was made, by the clock of its leader."""
+        return self._records[place][1]
+
+    def before(self, place: int) -> bytes:
+        """The znode before a change; empty if there was none."""
+        return self._records[place][4]
+
+    def acl(self, place: int) -> Acls | None:
+        """The ACL of a change, see Record."""
+        return self._records[place][5]
+
+    def parent_end(self, place: int) -> bytes:
+        """The end of the parent's Stat before a creation or deletion."""
+        return self._records[place][6]
+
+    def touched(self) -> dict[bytes, int]:
+        """Each path whose znode changed, its children included: the kind of its first own change, 0 for none."""
+        touched: dict[bytes, int] = dict(zip(reversed(self.paths), reversed(self.kinds), strict=True))
+        if self.kinds.count(DATA_CHANGED) != len(self.kinds):
+            for parent in self.parents:
+                if parent:
+                    touched.setdefault(parent, 0)
+        return touched
+
+    def events(self, after: int) -> Iterator[tuple[int, int, bytes]]:
+        """Revision, event type and path of the changes after a revision, with what they mean for the parents."""
+        start = self.after(after)
+        for revision, kind, path in zip(self.revisions[start:], self.kinds[start:], self.paths[start:], strict=True):
+            if kind == DATA_CHANGED:
+                yield revision, kind, path
+            elif kind in (CREATED, DELETED):
+                yield revision, kind, path
+                yield revision, int(EventType.NODE_CHILDREN_CHANGED), parent_of(path)
+
+
+class PackedBlock(Block):
+    """A block in its packed form; the columns are unpacked as they are needed."""
+
+    def __init__(self, data: bytes) -> None:
+        count, paths_bytes, acls_bytes = _HEAD.unpack_from(data)
+        self._data = data
+        self._times_at = _HEAD.size + 8 * count
+        self._lengths_at = self._times_at + 8 * count
+        kinds_at = self._lengths_at + 4 * count
+        self._numbers_at = kinds_at + count
+        paths_at = self._numbers_at + (2 * count if acls_bytes else 0)
+        self._acls_at = paths_at + paths_bytes
+        self._ends_at = self._acls_at + acls_bytes
+        self.revisions = struct.unpack_from(f">{count}q", data, _HEAD.size)
+        self.kinds = data[kinds_at : self._numbers_at]
+        self.paths = data[paths_at : self._acls_at].split(SEPARATOR)
+
+    def time_ms(self, place: int) -> int:
+        value: int = struct.unpack_from(">q", self._data, self._times_at + 8 * place)[0]
+        return value
+
+    def before(self, place: int) -> bytes:
+        offsets = self._offsets
+        return self._data[offsets[place] : offsets[place + 1]]
+
+    def acl(self, place: int) -> Acls | None:
+        if self._acls_at == self._ends_at:
+            return None
+        number: int = struct.unpack_from(">H", self._data, self._numbers_at + 2 * place)[0]
+        return self._acls[number - 1] if number else None
+
+    def parent_end(self, place: int) -> bytes:
+        at = self._ends_at + _END_BYTES * self._ends_before(place)
+        return self._data[at : at + _END_BYTES]
+
+    def _ends_before(self, place: int) -> int:
+        return self.kinds.count(CREATED, 0, place) + self.kinds.count(DELETED, 0, place)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        count = len(self.revisions)
+        first = self._ends_at + _END_BYTES * self._ends_before(count)
+        return list(accumulate(struct.unpack_from(f">{count}I", self._data, self._lengths_at), initial=first))
+
+    @cached_property
+    def _acls(self) -> list[Acls]:
+        reader = Reader(self._data[self._acls_at : self._ends_at])
+        acls = []
+        while reader.remaining:
+            acls.append(ACL_VECTOR.read(Reader(reader.buffer() or b"")) or NOBODY)
+        return acls
+
+
+def _index(column: list[bytes], path: bytes, start: int) -> int | None:
+    try:
+        return column.index(path, start)
+    except ValueError:
+        return None

@@ -1,0 +1,253 @@
+"""Keeping the changes: recorded at the end, packed into blocks, gathered into segments, dropped when they are old.
+
+What is newer than the last checkpoint but one is in memory, older segments are in the checkpoint only:
+
+    segments in the checkpoint        segments not there yet        blocks of no segment yet        newest, not packed
+    `_stored`                         `_sealed`                     the others of `_tail`           `_newest`
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+from znoded.tree import history_segment
+from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record, pack
+from znoded.tree.history_segment import (
+    BLOCKS,
+    BLOCKS_MOST,
+    DIRECTORIES,
+    SEGMENTS,
+    ReadStored,
+    Segment,
+    block_key,
+    decode_segment,
+    first_revision,
+    make_directory,
+    tops_of,
+)
+
+#: A key and its new value, None if it is deleted.
+Item: TypeAlias = tuple[bytes, bytes | None]
+
+#: The blocks of no segment, which a start reads into memory.
+TAIL = b"history_tail"
+
+#: So many changes are kept as they are, to be cheap to append to, before they are packed; or so many bytes of them.
+BLOCK_CHANGES = 256
+BLOCK_BYTES = 64 * 1024
+#: A segment is about so large, unless so much of history is kept that there would be only few of them.
+SEGMENT_BYTES = 1024 * 1024
+SEGMENTS_LEAST = 8
+
+
+class TailBlock(NamedTuple):
+    """A block in memory. `touched` are the paths of its znodes, each between two NULs."""
+
+    key: bytes
+    data: bytes
+    touched: bytes
+    last_revision: int
+    last_time_ms: int
+
+
+class SealedSegment(NamedTuple):
+    """A segment that the checkpoint does not have for sure. Its blocks are the first ones of the tail."""
+
+    segment: Segment
+    directory: list[bytes]
+
+
+def nothing_stored(table: bytes, key: bytes) -> bytes | None:
+    """The checkpoint of a tree that has none."""
+    return None
+
+
+class HistoryLog:
+    """All changes after the revision `oldest`, at most about `limit_bytes` of them."""
+
+    def __init__(self, limit_bytes: int, retention_ms: int) -> None:
+        self.read_stored: ReadStored = nothing_stored
+        self._limit_bytes = limit_bytes
+        self._retention_ms = retention_ms
+        #: When a block and a segment are full.
+        self.block_changes = BLOCK_CHANGES
+        self.segment_bytes = min(SEGMENT_BYTES, limit_bytes // SEGMENTS_LEAST)
+        self.reset(0)
+
+    def reset(self, oldest: int) -> None:
+        """Forget everything up to the revision `oldest`, and that anything was stored."""
+        self.oldest = oldest
+        #: What the blocks and directories take, wherever they are; `unstored_bytes` those of no checkpoint.
+        self.size_bytes = self.unstored_bytes = 0
+        self._newest: list[Record] = []
+        self._newest_bytes = 0
+        self._is_full = False  # the next change of another revision begins another block
+        self._tail: deque[TailBlock] = deque()
+        self._sealed: deque[SealedSegment] = deque()
+        self._stored: list[Segment] = []
+        self._unsealed_bytes = 0
+        self._lines: list[bytes] = []  # the directory of what will be the next segment
+        self._unsealed: list[bytes] = []  # the keys of its blocks
+        #: The keys in the tail's table, or that may be there; and whether it has the right value.
+        self._tail_keys: dict[bytes, bool] = {}
+        self._newest_stored = 0  # up to which revision that table has those that are not packed
+        self._dropped: list[Segment] = []  # which the checkpoint may still have
+        # What was taken the last time, and is stored if it is not restored.
+        self._sealed_in_flight = self._unstored_in_flight = 0
+        self._dropped_in_flight: list[Segment] = []
+        self._deleted_in_flight: list[bytes] = []
+
+    # ---- recording
+
+    def add(self, record: Record) -> None:
+        """Append a change; revisions do not go down."""
+        newest = self._newest
+        if self._is_full and newest[-1][0] != record[0]:
+            self._close_newest()
+        newest.append(record)
+        self._newest_bytes += len(record[3]) + len(record[4])
+        if len(newest) >= self.block_changes or self._newest_bytes >= BLOCK_BYTES:
+            self._is_full = True
+
+    def forget(self, revision: int) -> None:
+        """Take back the changes of `revision`, which are the last."""
+        newest = self._newest
+        while newest and newest[-1][0] == revision:
+            _, _, _, path, before, _, _ = newest.pop()
+            self._newest_bytes -= len(path) + len(before)
+        self._is_full = len(newest) >= self.block_changes or self._newest_bytes >= BLOCK_BYTES
+
+    def _close_newest(self) -> None:
+        """Pack the newest changes: into one block, but for a revision of very many or large ones."""
+        key = b""
+        for records in _runs(self._newest, self._newest_bytes):
+            revision = records[0][0]
+            part = 1 + int.from_bytes(key[8:]) if key and first_revision(key) == revision else 0
+            key = block_key(revision, part)
+            self._append(key, pack(records), Block(records))
+        self._newest.clear()
+        self._newest_bytes = 0
+        self._is_full = False
+        self.compact()
+
+    def _append(self, key: bytes, data: bytes, block: Block) -> None:
+        touched = block.touched()
+        names = b"".join((SEPARATOR, SEPARATOR.join(touched), SEPARATOR))
+        self._tail.append(TailBlock(key, data, names, block.revisions[-1], block.time_ms(len(block.paths) - 1)))
+        self._lines += history_segment.entries(touched, len(self._unsealed))
+        self._unsealed.append(key)
+        self._unsealed_bytes += len(data)
+        self.size_bytes += len(data)
+        self.unstored_bytes += len(data)
+        if self._unsealed_bytes >= self.segment_bytes or len(self._unsealed) >= BLOCKS_MOST:
+            self._seal()
+
+    def _seal(self) -> None:
+        directory = make_directory(self._lines)
+        directory_bytes = sum(map(len, directory))
+        last = self._tail[-1]
+        size_bytes = self._unsealed_bytes + directory_bytes
+        segment = Segment(self._unsealed, last.last_revision, last.last_time_ms, size_bytes, tops_of(directory))
+        self._sealed.append(SealedSegment(segment, directory))
+        self.size_bytes += directory_bytes
+        self._unsealed, self._unsealed_bytes, self._lines = [], 0, []
+
+    # ---- dropping
+
+    def compact(self, now_ms: int | None = None) -> None:
+        """Drop the oldest segments while there is too much; given the time, also those beyond the retention."""
+        since_ms = None if now_ms is None else now_ms - self._retention_ms
+        if self._unsealed and self._is_to_go(self._tail[-1].last_time_ms, since_ms):
+            self._seal()
+        while self._stored and self._is_to_go(self._stored[0].last_time_ms, since_ms):
+            self._drop(self._stored.pop(0))
+        while not self._stored and self._sealed and self._is_to_go(self._sealed[0].segment.last_time_ms, since_ms):
+            self._sealed_in_flight = max(0, self._sealed_in_flight - 1)
+            self._drop(self._take_from_memory())
+
+    def _is_to_go(self, last_time_ms: int, since_ms: int | None) -> bool:
+        return self.size_bytes > self._limit_bytes or (since_ms is not None and last_time_ms < since_ms)
+
+    def _drop(self, segment: Segment) -> None:
+        self._dropped.append(segment)
+        self.size_bytes -= segment.size_bytes
+        self.oldest = segment.last_revision
+
+    def _take_from_memory(self) -> Segment:
+        """The first of the segments that are in memory, which is there no longer."""
+        segment = self._sealed.popleft().segment
+        for _ in segment.keys:
+            self._tail.popleft()
+        return segment
+
+    # ---- the checkpoint
+
+    def take(self, now_ms: int) -> dict[bytes, list[Item]]:
+        """What the checkpoint does not have, by table. What was taken before is stored, unless it was `restore`d."""
+        for _ in range(self._sealed_in_flight):
+            self._stored.append(self._take_from_memory())
+        self.compact(now_ms)
+        self._sealed_in_flight = len(self._sealed)
+        self._dropped_in_flight, self._dropped = self._dropped, []
+        self._unstored_in_flight, self.unstored_bytes = self.unstored_bytes, 0
+        taken: dict[bytes, list[Item]] = {TAIL: self._take_tail(), BLOCKS: [], DIRECTORIES: [], SEGMENTS: []}
+        blocks = iter(self._tail)
+        for segment, directory in self._sealed:
+            taken[BLOCKS] += [(block.key, block.data) for block in islice(blocks, len(segment.keys))]
+            taken[DIRECTORIES] += zip(segment.page_keys, directory, strict=True)
+            taken[SEGMENTS].append((segment.key, segment.encode()))
+        for segment in self._dropped_in_flight:
+            taken[BLOCKS] += [(key, None) for key in segment.keys]
+            taken[DIRECTORIES] += [(key, None) for key in segment.page_keys]
+            taken[SEGMENTS].append((segment.key, None))
+        return taken
+
+    def restore(self) -> None:
+        """What was taken the last time could not be stored, or not all of it."""
+        self._sealed_in_flight = self._newest_stored = 0
+        self._dropped[:0] = self._dropped_in_flight
+        self.unstored_bytes += self._unstored_in_flight
+        self._tail_keys = dict.fromkeys((*self._tail_keys, *self._deleted_in_flight), False)
+
+    def load(self, read_table: Callable[[bytes], Iterable[tuple[bytes, bytes]]], oldest: int) -> None:
+        """Begin with what a checkpoint has."""
+        self.reset(oldest)
+        self._stored = [decode_segment(value) for _, value in sorted(read_table(SEGMENTS))]
+        self.size_bytes = sum(segment.size_bytes for segment in self._stored)
+        for key, data in sorted(read_table(TAIL)):
+            self._append(key, data, PackedBlock(data))
+            self._tail_keys[key] = True
+        self.unstored_bytes = 0
+
+    def _take_tail(self) -> list[Item]:
+        keys = self._tail_keys
+        self._tail_keys = dict.fromkeys(self._unsealed, True)
+        unsealed = islice(self._tail, len(self._tail) - len(self._unsealed), None)
+        taken: list[Item] = [(block.key, block.data) for block in unsealed if not keys.get(block.key)]
+        if self._newest:
+            key, revision = block_key(self._newest[0][0], 0), self._newest[-1][0]
+            self._tail_keys[key] = False  # it will grow
+            if revision > self._newest_stored:
+                self._newest_stored = revision
+                taken.append((key, pack(self._newest)))
+        self._deleted_in_flight = [key for key in keys if key not in self._tail_keys]
+        return taken + [(key, None) for key in self._deleted_in_flight]
+
+
+def _runs(records: list[Record], size_bytes: int) -> Iterator[list[Record]]:
+    """Records in pieces for a block each."""
+    if size_bytes < 2 * BLOCK_BYTES and len(records) < 2 * BLOCK_CHANGES:
+        yield records
+        return
+    run: list[Record] = []
+    run_bytes = 0
+    for record in records:
+        if run and (run_bytes + len(record[3]) + len(record[4]) > BLOCK_BYTES or len(run) >= BLOCK_CHANGES):
+            yield run
+            run, run_bytes = [], 0
+        run.append(record)
+        run_bytes += len(record[4]) + len(record[3])
+    yield run

@@ -1,0 +1,129 @@
+"""Finding the blocks of the history that tell of a path, or of the paths below one, wherever they lie."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+
+from znoded.tree.history_block import SEPARATOR, Block, PackedBlock
+from znoded.tree.history_log import BLOCK_BYTES, HistoryLog, TailBlock
+from znoded.tree.history_segment import BLOCKS, Segment, Touch, Unreadable
+
+#: Unpacked blocks that are kept for the next reader: neighbours are asked for together.
+UNPACKED_BLOCKS = 16
+UNPACKED_BYTES_MOST = 4 * BLOCK_BYTES
+#: With more paths than this to look for, all blocks are read rather than searched for each of them.
+SEARCHED_PATHS = 16
+#: Stands for the key of the changes that are in no block yet.
+NEWEST = b""
+
+
+class HistorySearch(HistoryLog):
+    """The history as something to look into. All methods raise Unreadable when the checkpoint cannot be read for now.
+
+    They may give more than was asked for, which the caller has to look at anyway.
+    """
+
+    def reset(self, oldest: int) -> None:
+        super().reset(oldest)
+        self._unpacked: OrderedDict[bytes, Block] = OrderedDict()
+
+    def blocks_after(self, revision: int) -> Iterator[Block]:
+        """The blocks that may hold changes after `revision`, in order."""
+        for segment in self._stored_after(revision):
+            for key in segment.keys_after(revision):
+                yield self._stored_block(key)
+        for block in self._tail_after(revision):
+            yield self._unpack(block.key, block.data)
+        if self._newest:
+            yield Block(self._newest)
+
+    def blocks_of(self, path: bytes, revision: int) -> Iterator[Block]:
+        """Those of them that touch `path`, and maybe some before."""
+        for segment in self._stored_after(revision):
+            for key in segment.blocks_of(path, self.read_stored):
+                yield self._stored_block(key)
+        needle = SEPARATOR + path + SEPARATOR
+        for block in self._tail_after(revision):
+            if needle in block.touched:
+                yield self._unpack(block.key, block.data)
+        if self._newest:
+            yield Block(self._newest)
+
+    def blocks_about(self, paths: Collection[bytes], revision: int, bytes_most: int) -> list[bytes] | None:
+        """The keys of the blocks that touch `paths` or what is below after `revision`; None if they are too large."""
+        searched = [path.rstrip(b"/") for path in paths] if len(paths) <= SEARCHED_PATHS else [b""]
+        found: list[bytes] = []
+        size_bytes = 0
+        for segment in self._stored_after(revision):
+            keys = segment.keys_after(revision)
+            about = set().union(*(segment.blocks_about(path, self.read_stored) for path in searched))
+            found += [key for key in keys if key in about]
+            size_bytes += segment.size_bytes * len(about) // len(segment.keys)
+            if size_bytes > bytes_most:
+                return None
+        needles = [needle for path in searched for needle in (SEPARATOR + path + SEPARATOR, SEPARATOR + path + b"/")]
+        for block in self._tail_after(revision):
+            if any(needle in block.touched for needle in needles):
+                found.append(block.key)
+                size_bytes += len(block.data)
+        if self._newest:
+            found.append(NEWEST)
+        return found if size_bytes <= bytes_most else None
+
+    def touches(self, low: bytes, high: bytes, revision: int) -> list[Iterator[Touch]]:
+        """Who of the paths from `low` on and below `high` is touched after `revision`, and maybe before.
+
+        Each of the iterators is sorted, and what it tells comes before what the next ones tell of the same path.
+        """
+        found = [segment.touches(low, high, self.read_stored) for segment in self._stored_after(revision)]
+        tail = self._tail_after(revision)
+        found += [_touches(block.touched[1:-1].split(SEPARATOR), block.key, low, high) for block in tail]
+        if self._newest:
+            found.append(_touches(Block(self._newest).touched(), NEWEST, low, high))
+        return found
+
+    def block(self, key: bytes) -> Block:
+        """The block that a `Touch` names."""
+        if key == NEWEST:
+            return Block(self._newest)
+        if key in self._unpacked:
+            return self._unpacked[key]
+        for block in self._tail:
+            if block.key == key:
+                return self._unpack(key, block.data)
+        return self._stored_block(key)
+
+    def _stored_after(self, revision: int) -> list[Segment]:
+        return self._stored[bisect_right(self._stored, revision, key=_last_revision) :]
+
+    def _tail_after(self, revision: int) -> list[TailBlock]:
+        return [block for block in self._tail if block.last_revision > revision]
+
+    def _stored_block(self, key: bytes) -> Block:
+        if key in self._unpacked:
+            self._unpacked.move_to_end(key)
+            return self._unpacked[key]
+        data = self.read_stored(BLOCKS, key)
+        if data is None:
+            raise Unreadable("a block of the history")
+        return self._unpack(key, data)
+
+    def _unpack(self, key: bytes, data: bytes) -> Block:
+        block = self._unpacked.get(key)
+        if block is None:
+            block = PackedBlock(data)
+            if len(data) <= UNPACKED_BYTES_MOST:
+                self._unpacked[key] = block
+                if len(self._unpacked) > UNPACKED_BLOCKS:
+                    self._unpacked.popitem(last=False)
+        return block
+
+
+def _last_revision(segment: Segment) -> int:
+    return segment.last_revision
+
+
+def _touches(paths: Iterable[bytes], key: bytes, low: bytes, high: bytes) -> Iterator[Touch]:
+    return iter([Touch(path, key, False) for path in sorted([path for path in paths if low <= path < high])])

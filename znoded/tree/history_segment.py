@@ -1,0 +1,162 @@
+"""A segment of the history: some blocks in a row that are in the checkpoint, and a directory of whom they are about.
+
+The directory is the sorted list of the paths that the blocks touch, each with the number of the block and whether the
+znode was not there before it. It lies in the checkpoint too, cut into pages; the first path of each page is kept here.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from znoded.jute.primitives import Reader, encode_strings
+from znoded.tree.history_block import CREATED, SEPARATOR
+
+#: The table and the key: the value in the checkpoint, None if it is not there or cannot be read now.
+ReadStored: TypeAlias = Callable[[bytes, bytes], bytes | None]
+
+BLOCKS, DIRECTORIES, SEGMENTS = b"history", b"history_paths", b"history_segments"
+
+#: A block in its segment is told by a byte, which must not be a NUL.
+BLOCKS_MOST = 200
+#: About so long are the pages of a directory: they fill a page of LMDB each.
+PAGE_BYTES = 3_900
+#: So much of the first path of a page is kept.
+TOP_BYTES = 200
+_ABSENT, _PRESENT = 1, 2
+
+_KEY = struct.Struct(">qI")
+_PAGE_NUMBER = struct.Struct(">I")
+_FIGURES = struct.Struct(">qqq")
+
+
+class Unreadable(Exception):
+    """The checkpoint cannot be read now, although what is asked for should be there."""
+
+
+def block_key(revision: int, part: int) -> bytes:
+    """The key of a block by its first revision. `part` tells blocks apart that begin with the same."""
+    return _KEY.pack(revision, part)
+
+
+def first_revision(key: bytes) -> int:
+    """The first revision in the block with that key."""
+    revision: int = _KEY.unpack(key)[0]
+    return revision
+
+
+def entries(touched: dict[bytes, int], number: int) -> list[bytes]:
+    """What the directory has of the block with that number in its segment; `touched` as a block tells it."""
+    absent, present = (SEPARATOR + bytes((number + 1, flag)) for flag in (_ABSENT, _PRESENT))
+    return [path + (absent if kind == CREATED else present) for path, kind in touched.items()]
+
+
+class Touch(NamedTuple):
+    """A path that a block touches, and whether the znode was not there before."""
+
+    path: bytes
+    key: bytes
+    was_absent: bool
+
+
+class Segment(NamedTuple):
+    """What is kept of a segment in memory. `keys` are those of its blocks, `tops` the first paths of the pages."""
+
+    keys: list[bytes]
+    last_revision: int
+    last_time_ms: int
+    size_bytes: int
+    tops: list[bytes]
+
+    @property
+    def key(self) -> bytes:
+        """The key of the segment: that of its first block."""
+        return self.keys[0]
+
+    @property
+    def page_keys(self) -> list[bytes]:
+        """Where the pages of the directory are stored."""
+        return [self.key + _PAGE_NUMBER.pack(number) for number in range(len(self.tops))]
+
+    def encode(self) -> bytes:
+        """As it is stored, under its key."""
+        figures = _FIGURES.pack(self.last_revision, self.last_time_ms, self.size_bytes)
+        return figures + encode_strings(self.keys) + encode_strings(self.tops)
+
+    def keys_after(self, revision: int) -> list[bytes]:
+        """The blocks that may hold a change after `revision`."""
+        # The last block that begins no later may go on behind it.
+        start = bisect_left(self.keys, block_key(revision + 1, 0))
+        return self.keys[max(0, start - 1) :]
+
+    def blocks_of(self, path: bytes, read: ReadStored) -> Iterator[bytes]:
+        """The keys of the blocks that touch `path`, in order. Raises Unreadable."""
+        needle = path + SEPARATOR
+        for page in self._pages(path, read):
+            if needle in page:
+                paths, suffixes = _unpack(page)
+                at = bisect_left(paths, path)
+                while at < len(paths) and paths[at] == path:
+                    yield self.keys[suffixes[at][0] - 1]
+                    at += 1
+
+    def touches(self, low: bytes, high: bytes, read: ReadStored) -> Iterator[Touch]:
+        """What the directory has of the paths from `low` on and below `high`, sorted. Raises Unreadable."""
+        for page in self._pages(low, read, high):
+            paths, suffixes = _unpack(page)
+            for at in range(bisect_left(paths, low), bisect_left(paths, high)):
+                number, flag = suffixes[at]
+                yield Touch(paths[at], self.keys[number - 1], flag == _ABSENT)
+
+    def blocks_about(self, path: bytes, read: ReadStored) -> set[bytes]:
+        """The keys of the blocks that touch `path`, given without a slash at the end, or what is below it.
+
+        Raises Unreadable.
+        """
+        numbers: set[int] = set()
+        for low, high in ((path, path + SEPARATOR), (path + b"/", path + b"0")):
+            for page in self._pages(low, read, high):
+                if len(numbers) == len(self.keys):
+                    break
+                paths, suffixes = _unpack(page)
+                numbers.update([suffix[0] for suffix in suffixes[bisect_left(paths, low) : bisect_left(paths, high)]])
+        return {self.keys[number - 1] for number in numbers}
+
+    def _pages(self, low: bytes, read: ReadStored, high: bytes | None = None) -> Iterator[bytes]:
+        """The pages that may hold paths from `low` on; those of `low` alone if there is no `high`."""
+        tops = self.tops
+        start = max(0, bisect_left(tops, low[:TOP_BYTES]) - 1)
+        for number in range(start, len(tops)):
+            top = tops[number]
+            if number > start and (top > low[:TOP_BYTES] if high is None else top >= high):
+                return
+            page = read(DIRECTORIES, self.key + _PAGE_NUMBER.pack(number))
+            if page is None:
+                raise Unreadable("a page of the history's directory")
+            yield page
+
+
+def decode_segment(value: bytes) -> Segment:
+    """A segment as it is stored."""
+    reader = Reader(value)
+    last_revision, last_time_ms, size_bytes = reader.unpack(_FIGURES)
+    return Segment(reader.strings() or [], last_revision, last_time_ms, size_bytes, reader.strings() or [])
+
+
+def make_directory(lines: list[bytes]) -> list[bytes]:
+    """The pages of a directory made of `entries` of all blocks."""
+    lines.sort()
+    lines_each = max(1, PAGE_BYTES * len(lines) // (sum(map(len, lines)) + len(lines)))
+    return [SEPARATOR.join(lines[start : start + lines_each]) for start in range(0, len(lines), lines_each)]
+
+
+def tops_of(pages: Iterable[bytes]) -> list[bytes]:
+    """The beginnings of the first paths of pages."""
+    return [page[: page.index(SEPARATOR)][:TOP_BYTES] for page in pages]
+
+
+def _unpack(page: bytes) -> tuple[list[bytes], list[bytes]]:
+    pieces = page.split(SEPARATOR)
+    return pieces[::2], pieces[1::2]
