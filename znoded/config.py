@@ -154,9 +154,10 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True)
 class HistoryConfig:
-    """How much of the recent changes is kept, for watches that were away."""
+    """How much of the history is kept: for so long, unless it takes more than so many bytes."""
 
-    bytes: int = _key(values.integer(65_536, 4096 * MIB, "bytes"), 16 * MIB)
+    retention_ms: int = _key(values.integer(1_000, 7 * 24 * HOUR_MS, "ms"), HOUR_MS)
+    bytes: int = _key(values.integer(MIB, 4096 * MIB, "bytes"), 256 * MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,9 @@ class HandReplica:
         while self._drained and self._drained[0][0] <= self._index:
             self._drained.pop(0)[1].callback(None)
 
+    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
+        return None
+
     def propose_change(self, command: bytes) -> bool:
         return self.propose([command])
 

@@ -8,7 +8,6 @@ from tests.tree.world import SEQUENTIAL, World, create, delete
 from znoded.jute.errors import ErrorCode
 from znoded.jute.records import Acl
 from znoded.tree.acl import fix_acl
-from znoded.tree.changes import RecentChanges
 from znoded.tree.options import TreeOptions
 from znoded.tree.refusal import Refused
 from znoded.tree.tree import Tree
@@ -103,23 +102,3 @@ def test_a_long_wrong_x509_name_is_refused_in_linear_time(part: bytes, tail: byt
     with pytest.raises(Refused) as refused:
         fix_acl((Acl(1, b"x509", name),), (), TreeOptions(x509_ids=True))
     assert refused.value.err == ErrorCode.INVALID_ACL
-
-
-def test_recent_changes_with_long_paths_are_few() -> None:
-    changes = RecentChanges(1_000_000)
-    for zxid in range(1, 101):
-        changes.add(zxid, 3, b"/%d" % zxid + b"x" * 100_000)
-    kept = list(changes.since(changes.floor_zxid) or ())
-    assert kept[-1][0] == 100
-    assert len(kept) < 15
-
-
-def test_a_loaded_tree_keeps_as_many_recent_changes_as_it_is_told() -> None:
-    stored = Tree().take_changes()
-    tree = Tree(TreeOptions(changes_bytes=500_000))
-    tree.load(lambda table: [(key, value) for key, value in stored[table] if value is not None])
-    for zxid in range(1, 31):
-        tree.changes.add(zxid, 3, b"/" + b"x" * 100_000)
-    kept = list(tree.changes.since(tree.changes.floor_zxid) or ())
-    assert kept[-1][0] == 30
-    assert len(kept) < 10

@@ -128,6 +128,8 @@ class Figures:
             ("connection_rejected", member.admission.rejected),
             ("sessionless_connections_expired", member.admission.overstayed_count),
             ("stale_sessions_expired", member.sessions.expired_count),
+            ("history_bytes", member.tree.history.size_bytes),
+            ("history_oldest_revision", member.tree.history.oldest),
             *member.cell_counters(),
         )
 

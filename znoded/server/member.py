@@ -58,7 +58,8 @@ def tree_options(config: Config) -> TreeOptions:
         ttl_nodes=config.tree.ttl_nodes,
         enforce_quota=config.tree.enforce_quota,
         reconfig=config.tree.reconfig,
-        changes_bytes=config.history.bytes,
+        history_bytes=config.history.bytes,
+        history_retention_ms=config.history.retention_ms,
         children_bytes=config.limits.children_bytes,
         acl_entries=config.limits.acl_entries,
         sasl_ids=bool(config.auth.sasl_users),
@@ -102,6 +103,8 @@ class MemberReplica(Protocol):
 
     def backup(self, path: str) -> Deferred[None]: ...
 
+    def read_stored(self, table: bytes, key: bytes) -> bytes | None: ...
+
 
 class Member:
     """A member that stands alone, and what it has in common with one of a cell.
@@ -125,6 +128,7 @@ class Member:
         self.handshake = Handshake(self)
         self.delivery = Delivery(self)
         self.replica = make_replica(reactor, storage_options(config), self, self._fatal)
+        self.tree.history.read_stored = self.replica.read_stored
         self.serving = False
         self._reactor = reactor
         self.listeners = Listeners(reactor)
@@ -272,7 +276,7 @@ class Member:
     @property
     def dirty_bytes(self) -> int:
         """StateMachine: about how much a checkpoint would write now."""
-        return self.tree.dirty_bytes
+        return max(self.tree.dirty_bytes, self.tree.history.unstored_bytes)
 
     # ---- its part in a cell
 

@@ -1,4 +1,4 @@
-"""Setting watches again after a reconnect: the tree and its recent changes, as catching up has to see them."""
+"""Setting watches again after a reconnect: the tree and its history, as catching up has to see them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class TreeAsSeen:
         return NodeZxids(stat.czxid, stat.mzxid, stat.pzxid)
 
     def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
-        """The recent changes of these paths and below, others among them; None if they do not reach back to `zxid`."""
-        return self._tree.changes.since(zxid, paths)
+        """The changes of these paths and below, others among them; None if they are not all kept, or too many."""
+        return self._tree.history.since(zxid, paths)
 
     def descendants(self, path: bytes) -> Iterable[bytes]:
         """All nodes below a node, parents first."""

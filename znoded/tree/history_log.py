@@ -159,19 +159,27 @@ class HistoryLog:
 
     def compact(self, now_ms: int | None = None) -> None:
         """Drop the oldest segments while there is too much; given the time, also those beyond the retention."""
-        since_ms = None if now_ms is None else now_ms - self._retention_ms
-        if self._unsealed and self._is_to_go(self._tail[-1].last_time_ms, since_ms):
-            self._seal()
-        while self._stored and self._is_to_go(self._stored[0].last_time_ms, since_ms):
-            self._drop(self._stored.pop(0))
-        while not self._stored and self._sealed and self._is_to_go(self._sealed[0].segment.last_time_ms, since_ms):
+        while (last_time_ms := self._oldest_time_ms()) is not None and (
+            self.size_bytes > self._limit_bytes or (now_ms is not None and last_time_ms < now_ms - self._retention_ms)
+        ):
+            self._drop_oldest()
+
+    def _oldest_time_ms(self) -> int | None:
+        """The time of the last change in the segment that is to be dropped next, or would be one."""
+        if self._stored:
+            return self._stored[0].last_time_ms
+        if self._sealed:
+            return self._sealed[0].segment.last_time_ms
+        return self._tail[-1].last_time_ms if self._unsealed else None
+
+    def _drop_oldest(self) -> None:
+        if self._stored:
+            segment = self._stored.pop(0)
+        else:
+            if not self._sealed:
+                self._seal()
+            segment = self._take_from_memory()
             self._sealed_in_flight = max(0, self._sealed_in_flight - 1)
-            self._drop(self._take_from_memory())
-
-    def _is_to_go(self, last_time_ms: int, since_ms: int | None) -> bool:
-        return self.size_bytes > self._limit_bytes or (since_ms is not None and last_time_ms < since_ms)
-
-    def _drop(self, segment: Segment) -> None:
         self._dropped.append(segment)
         self.size_bytes -= segment.size_bytes
         self.oldest = segment.last_revision
@@ -221,6 +229,7 @@ class HistoryLog:
             self._append(key, data, PackedBlock(data))
             self._tail_keys[key] = True
         self.unstored_bytes = 0
+        self.compact()
 
     def _take_tail(self) -> list[Item]:
         keys = self._tail_keys

@@ -1,7 +1,7 @@
 """Setting watches again after a reconnect: what was missed is told, the rest is armed.
 
 The one-shot lists follow ZooKeeper (protocol facts 7.4). Persistent watches are better off here than there: every
-change they missed is told, once and in order, as long as the recent changes reach back. If these do not, events are
+change they missed is told, once and in order, as long as the history reaches back. If it does not, events are
 made up from the present state, so that a client that looks again at every node it is told of misses nothing.
 """
 

@@ -58,6 +58,8 @@ class Checkpoint:
         self._tables: dict[bytes, Any] = {}
         self._sources: WeakSet[CheckpointSource] = WeakSet()
         self._lock = threading.Lock()
+        #: Held while the environment is opened, closed or enlarged, which is soon done, and by `get`.
+        self._looking = threading.Lock()
         try:
             self._open()
             self._files.sync_directory(path)  # LMDB syncs the file it made, but not the file's name
@@ -93,6 +95,18 @@ class Checkpoint:
                 self._close()
                 raise CheckpointFailed(f"the checkpoint in {self._path} was not written: {error}") from error
             self.index, self.term = index, term
+
+    def get(self, table: bytes, key: bytes) -> bytes | None:
+        """A value as it is stored now, also while an increment is written; any thread may ask. Keys are short ones.
+
+        None too if the checkpoint is closed, as it is after a failure until the next increment.
+        """
+        with self._looking:
+            if self._environment is None or table not in self._tables:
+                return None
+            with self._environment.begin() as transaction:
+                value: bytes | None = transaction.get(key, db=self._tables[table])
+                return value
 
     def backup(self, path: str) -> None:
         """Copy the checkpoint to a directory, which is made. Increments wait meanwhile.
@@ -196,7 +210,8 @@ class Checkpoint:
     def _grow(self) -> None:
         """Double the map. LMDB takes the old one away, and who reads there must have ended."""
         self._end_sources()
-        self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+        with self._looking:
+            self._environment.set_mapsize(2 * self._environment.info()["map_size"])
 
     def _end_sources(self) -> None:
         for source in list(self._sources):
@@ -270,22 +285,29 @@ class Checkpoint:
         return self._tables[name]
 
     def _open(self) -> None:
-        if self._environment is None:
-            self._environment = lmdb.open(
-                self._path,
-                map_size=FIRST_MAP_BYTES,
-                max_dbs=_TABLES_LIMIT,
-                max_readers=_READERS_LIMIT,
-                meminit=False,
-                mode=FILE_MODE,
-            )
+        if self._environment is not None:
+            return
+        environment = lmdb.open(
+            self._path,
+            map_size=FIRST_MAP_BYTES,
+            max_dbs=_TABLES_LIMIT,
+            max_readers=_READERS_LIMIT,
+            meminit=False,
+            mode=FILE_MODE,
+        )
+        with environment.begin() as transaction:
+            names = list(transaction.cursor().iternext(values=False))
+            tables = {name: environment.open_db(name, txn=transaction, create=False) for name in names}
+        with self._looking:
+            self._environment, self._tables = environment, tables
 
     def _close(self) -> None:
         self._end_sources()  # LMDB must not be in use elsewhere when it is closed
-        if self._environment is not None:
-            self._environment.close()
-            self._environment = None
-            self._tables.clear()
+        with self._looking:
+            if self._environment is not None:
+                self._environment.close()
+                self._environment = None
+                self._tables.clear()
 
 
 class CheckpointSource:

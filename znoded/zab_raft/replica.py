@@ -128,6 +128,13 @@ class Replica:
         """A change of the members is a command like any other, which refuses it: there is only one."""
         return self.propose([command])
 
+    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
+        """A value in the checkpoint, which may be newer than the last one that is known to be stored.
+
+        None too if it cannot be read now.
+        """
+        return self._store.get(table, key)
+
     @inlineCallbacks
     def backup(self, path: str) -> Generator[Deferred[Any], Any, None]:
         """Make a new data directory `path` with all that is applied now; fires when it is there.

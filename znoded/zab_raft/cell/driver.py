@@ -116,6 +116,7 @@ class CellDriver:
         self._reads = ReadBarrier()
         self._told_leader = (NOBODY, 0)
         self._arrival: Arrival | None = None
+        self._is_replaced = False  # the checkpoint, by one that the machine does not have yet
 
     @property
     def leads(self) -> bool:
@@ -406,6 +407,7 @@ class CellDriver:
         arrival = self._arrival
         if arrival is None or arrival.snapshot != ready.snapshot:
             raise LogDamaged(f"the state of snapshot {ready.snapshot} is not here")
+        self._is_replaced = True
         self._checkpointer.idle.addCallback(
             lambda _none: self._checkpointer.in_thread(self._store.install, arrival.path)
         ).addCallback(lambda _none: self._installed(ready)).addErrback(self._install_failed)
@@ -417,6 +419,7 @@ class CellDriver:
             self._cell = read_cell(read_table)
             self._machine.found(self._cell.founding_roster)
             yield maybeDeferred(self._machine.load, read_table)
+        self._is_replaced = False
         if not self._failed:
             self._log_thread.append(Restart.behind(ready))
 

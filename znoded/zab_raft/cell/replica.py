@@ -143,6 +143,13 @@ class CellReplica(CellDriver):
         self._store.close()
         self.directory.close()
 
+    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
+        """A value in the checkpoint, which may be newer than the last one that is known to be stored.
+
+        None too if it cannot be read now, as while a snapshot takes its place.
+        """
+        return None if self._is_replaced else self._store.get(table, key)
+
     @inlineCallbacks
     def backup(self, path: str) -> Generator[Deferred[Any], Any, None]:
         """Make a new data directory `path` with all that is applied now; fires when it is there.

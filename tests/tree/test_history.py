@@ -1,0 +1,324 @@
+"""The history: what is recorded, how long it is kept, and what it takes. Whether it is right is the model's to say."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from tests.tree.test_checkpoint_tables import Checkpoint
+from tests.tree.world import (
+    CHANGED,
+    CHILDREN,
+    CREATED,
+    DELETED,
+    EPHEMERAL,
+    START_MS,
+    Client,
+    World,
+    create,
+    only,
+    set_data,
+    world,
+)
+from znoded.jute.ops import Perm
+from znoded.jute.records import Acl
+from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
+from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
+from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES
+from znoded.tree.history_segment import Unreadable
+from znoded.tree.options import TreeOptions
+from znoded.tree.tree import Tree
+
+MIB = 1 << 20
+
+
+def kept(limit_bytes: int = 8 * MIB, retention_ms: int = 3_600_000) -> tuple[World, Client, Checkpoint]:
+    """A tree that keeps so much of its history, a session of it, and its checkpoint."""
+    house = World(TreeOptions(history_bytes=limit_bytes, history_retention_ms=retention_ms))
+    checkpoint = Checkpoint()
+    house.tree.history.read_stored = checkpoint.read_stored
+    return house, house.session(), checkpoint
+
+
+def store(house: World, checkpoint: Checkpoint) -> None:
+    """Write what is there to the checkpoint, and let the tree know."""
+    for _ in range(2):
+        checkpoint.write(house.tree.take_changes())
+
+
+def bytes_in(checkpoint: Checkpoint) -> int:
+    """What the tables of the history hold."""
+    tables = [table for name, table in checkpoint.tables.items() if name.startswith(b"history")]
+    return sum(len(value) for table in tables for value in table.values())
+
+
+# ---- what is recorded
+
+
+def test_every_change_is_recorded_with_those_of_the_parents_children(house: World, client: Client) -> None:
+    begin = house.tree.zxid
+    client.create(b"/a")
+    client.set(b"/a")
+    client.set_acl(b"/a", world(Perm.ALL))
+    client.create(b"/a/e", flags=EPHEMERAL)
+    client.close()
+    assert house.tree.history.since(begin) == [
+        (begin + 1, CREATED, b"/a"),
+        (begin + 1, CHILDREN, b"/"),
+        (begin + 2, CHANGED, b"/a"),
+        (begin + 4, CREATED, b"/a/e"),
+        (begin + 4, CHILDREN, b"/a"),
+        (begin + 5, DELETED, b"/a/e"),
+        (begin + 5, CHILDREN, b"/a"),
+    ]
+    assert house.tree.history.since(begin + 5) == []
+
+
+def test_a_change_has_both_znodes_its_time_and_the_acl(house: World, client: Client) -> None:
+    acl = only(b"ip", b"127.0.0.1")
+    client.create(b"/a", b"1", acl=acl)
+    begin = house.tree.zxid
+    first = house.tree.nodes[b"/a"]
+    client.set(b"/a", b"2")
+    second = house.tree.nodes[b"/a"]
+    client.set_acl(b"/a", world(Perm.ALL))
+    third = house.tree.nodes[b"/a"]
+    client.delete(b"/a")
+    changes = house.tree.history.changes(begin, house.tree.zxid, 100)
+    assert [change[:5] for change in changes] == [
+        (begin + 1, ChangeKind.DATA_CHANGED, b"/a", first, second),
+        (begin + 2, ChangeKind.ACL_CHANGED, b"/a", second, third),
+        (begin + 3, ChangeKind.DELETED, b"/a", third, None),
+    ]
+    assert [change.acl for change in changes] == [acl, acl, None]
+    assert [change.time_ms for change in changes] == [house.now_ms - 2, house.now_ms - 1, house.now_ms]
+    assert house.now_ms > START_MS
+
+
+def test_a_multi_is_one_revision_and_one_that_fails_none(house: World, client: Client) -> None:
+    begin = house.tree.zxid
+    client.multi(create(b"/a"), create(b"/a/b"), set_data(b"/a", b"x"))
+    client.multi(create(b"/c"), set_data(b"/absent", b"x"))
+    changes = house.tree.history.changes(begin, house.tree.zxid, 1)
+    assert [(change.revision, change.path) for change in changes] == [
+        (begin + 1, path) for path in (b"/a", b"/a/b", b"/a")
+    ]
+    assert house.tree.history.changes(begin + 1, house.tree.zxid, 1) == []
+
+
+def test_usage_that_a_quota_counts_is_no_change(house: World, client: Client) -> None:
+    for path in (b"/q", b"/zookeeper/quota/q", b"/zookeeper/quota/q/zookeeper_limits"):
+        client.create(path, b"count=-1,bytes=-1")
+    client.create(b"/zookeeper/quota/q/zookeeper_stats")
+    begin = house.tree.zxid
+    client.set(b"/q", b"longer")
+    assert [change.path for change in house.tree.history.changes(begin, house.tree.zxid, 9)] == [b"/q"]
+
+
+def test_an_acl_that_is_too_long_to_keep_lets_nobody_read_the_past(house: World, client: Client) -> None:
+    long = (Acl(31, b"world", b"anyone"), Acl(31, b"digest", b"u:" + b"h" * ACL_BYTES_MOST))
+    client.create(b"/a", acl=long)
+    begin = house.tree.zxid
+    client.set(b"/a")
+    for _ in range(BLOCK_CHANGES):
+        client.set(b"/")
+    past = house.tree.history.node_at(b"/a", begin)
+    assert past is not None
+    assert past.acl == NOBODY
+
+
+# ---- what cannot be asked for
+
+
+def test_a_revision_that_is_not_reached_or_not_kept_is_refused_with_the_one_that_is(house: World) -> None:
+    history, current = house.tree.history, house.tree.zxid
+    with pytest.raises(FutureRevision) as future:
+        history.value_at(b"/", current + 1)
+    assert future.value.current == current
+    history.reset(current)
+    for ask in (
+        lambda: history.value_at(b"/", current - 1),
+        lambda: history.range_at(b"/", current - 1, b"", 10),
+        lambda: history.changes(current - 1, current, 10),
+    ):
+        with pytest.raises(Compacted) as compacted:
+            ask()
+        assert compacted.value.oldest == current
+    assert history.value_at(b"/", current) == house.tree.nodes[b"/"]
+    assert history.since(current - 1) is None
+
+
+def test_what_the_checkpoint_does_not_give_now_cannot_be_told() -> None:
+    house, client, checkpoint = kept()
+    client.create(b"/a")
+    begin = house.tree.zxid
+    for _ in range(20_000):
+        client.set(b"/a", b"x" * 100)
+    store(house, checkpoint)
+    house.tree.history.read_stored = lambda table, key: None
+    with pytest.raises(Unreadable):
+        house.tree.history.value_at(b"/a", begin)
+    assert house.tree.history.since(begin) is None
+
+
+# ---- how much is kept
+
+
+def test_the_oldest_changes_go_when_there_are_too_many() -> None:
+    house, client, checkpoint = kept(MIB)
+    client.create(b"/a")
+    revisions = {}
+    for number in range(20_000):
+        client.set(b"/a", b"%d" % number)
+        revisions[house.tree.zxid] = house.tree.nodes[b"/a"]
+        if number % 3_000 == 0:
+            checkpoint.write(house.tree.take_changes())
+    store(house, checkpoint)
+    history = house.tree.history
+    assert history.size_bytes <= MIB
+    assert bytes_in(checkpoint) < 1.3 * MIB
+    assert history.size_bytes > 0.7 * MIB, "no more goes than has to"
+    assert min(revisions) < history.oldest < max(revisions)
+    for revision in list(revisions)[::500]:
+        if revision >= history.oldest:
+            assert history.value_at(b"/a", revision) == revisions[revision]
+    loaded = Tree(house.tree.options)
+    loaded.history.read_stored = checkpoint.read_stored
+    loaded.load(checkpoint.read)
+    assert loaded.history.oldest == history.oldest
+    assert loaded.history.value_at(b"/a", history.oldest) == revisions[history.oldest]
+
+
+def test_changes_older_than_the_retention_go_with_the_next_checkpoint() -> None:
+    house, client, checkpoint = kept(2 * MIB, retention_ms=10_000)
+    client.create(b"/a")
+    for _ in range(5_000):
+        client.set(b"/a")
+    store(house, checkpoint)
+    old = house.tree.zxid
+    assert house.tree.history.oldest == 0
+    house.now_ms += 11_000
+    for _ in range(5_000):
+        client.set(b"/a")
+    store(house, checkpoint)
+    assert old - 3_000 < house.tree.history.oldest <= old, "whole segments go at once"
+    assert house.tree.history.value_at(b"/a", house.tree.history.oldest) is not None
+
+
+def test_a_clock_that_is_set_back_drops_nothing() -> None:
+    house, client, checkpoint = kept(retention_ms=10_000)
+    client.create(b"/a")
+    oldest = house.tree.history.oldest
+    house.now_ms -= 1_000_000
+    client.set(b"/a")
+    store(house, checkpoint)
+    assert house.tree.history.oldest == oldest
+
+
+# ---- what it takes
+
+
+def test_only_what_is_not_in_the_checkpoint_stays_in_memory() -> None:
+    house, client, checkpoint = kept(64 * MIB)
+    tree = house.tree
+    for number in range(100):
+        client.create(b"/%d" % number)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(60_000):
+            client.set(b"/%d" % (number % 100), b"x" * 100)
+            house.log.clear()
+            tree.events.clear()
+            if number % 10_000 == 0:
+                checkpoint.tables = {}
+                tree.take_changes()
+        tree.take_changes()
+        tree.take_changes()
+        taken_bytes = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert tree.history.size_bytes > 10 * MIB
+    assert taken_bytes < 3 * MIB
+
+
+def test_a_stuck_checkpoint_does_not_let_memory_grow_without_a_limit() -> None:
+    house, client, _ = kept(2 * MIB)
+    client.create(b"/a")
+    for _ in range(30):
+        client.set(b"/a", b"x" * 300_000)
+        house.tree.restore_changes(house.tree.take_changes())
+    assert house.tree.history.size_bytes <= 2 * MIB
+    assert house.tree.history.unstored_bytes > MIB, "a checkpoint is due by what it would write"
+
+
+def test_a_revision_of_many_large_changes_makes_many_blocks() -> None:
+    house, client, checkpoint = kept(64 * MIB)
+    for number in range(40):
+        client.create(b"/%d" % number, b"x" * 100_000, flags=EPHEMERAL)
+    before = house.tree.zxid
+    client.close()
+    house.session(0x200)
+    for _ in range(2):
+        house.tree.history.add((house.tree.zxid, 0, ChangeKind.DATA_CHANGED, b"/", house.tree.nodes[b"/"], None, b""))
+        house.tree.zxid += 1
+    store(house, checkpoint)
+    sizes = [len(value) for value in checkpoint.tables[b"history"].values()]
+    assert max(sizes) < BLOCK_BYTES + 110_000
+    for number in range(40):
+        assert house.tree.history.value_at(b"/%d" % number, before) is not None
+        assert house.tree.history.value_at(b"/%d" % number, before + 1) is None
+
+
+def test_changes_come_in_portions_of_a_bounded_size() -> None:
+    house, client, _ = kept(64 * MIB)
+    client.create(b"/a", b"x" * 500_000)
+    begin = house.tree.zxid
+    for _ in range(40):
+        client.set(b"/a", b"x" * 500_000)
+    portion = house.tree.history.changes(begin, house.tree.zxid, 1_000)
+    assert CHANGES_BYTES <= sum(len(change.previous or b"") for change in portion) < CHANGES_BYTES + 600_000
+
+
+def test_a_slice_of_a_range_ends_although_nothing_was_found() -> None:
+    house, client, _ = kept()
+    begin = house.tree.zxid
+    for number in range(1_500):
+        client.create(b"/%04d" % number)
+    found = house.tree.history.range_slice(b"/", begin, b"/zookeeper", 10)
+    assert [node.path for node in found.nodes] == [b"/zookeeper/config", b"/zookeeper/quota"]
+    assert found.resume_after is None
+    found = house.tree.history.range_slice(b"/", begin, b"/", 10)
+    assert (found.nodes, found.resume_after) == ([], b"/0999")
+    assert len(house.tree.history.range_at(b"/", begin, b"", 10)) == 4
+
+
+def test_only_what_changed_is_stored_again() -> None:
+    house, client, checkpoint = kept()
+    for _ in range(2 * BLOCK_CHANGES + 1):
+        client.set(b"/")
+    store(house, checkpoint)
+    assert house.tree.take_changes()[b"history_tail"] == []
+    client.set(b"/")
+    assert len(house.tree.take_changes()[b"history_tail"]) == 1
+
+
+def test_a_block_ends_by_the_bytes_of_its_changes_too() -> None:
+    house, client, checkpoint = kept()
+    client.create(b"/a")
+    for _ in range(30):
+        client.set(b"/a", b"x" * 10_000)
+    store(house, checkpoint)
+    sizes = [len(value) for value in checkpoint.tables[b"history_tail"].values()]
+    assert max(sizes) < 2 * BLOCK_BYTES
+    assert len(sizes) > 3
+
+
+def test_what_was_taken_back_does_not_fill_a_block() -> None:
+    house, client, _ = kept()
+    for _ in range(10):
+        client.multi(create(b"/" + b"n" * BLOCK_BYTES), set_data(b"/absent", b""))
+    client.set(b"/")
+    client.set(b"/")
+    assert len(house.tree.take_changes()[b"history_tail"]) == 1
