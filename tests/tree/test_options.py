@@ -41,9 +41,9 @@ def test_new_options_count_from_the_next_term_on() -> None:
     assert house.tree.options == OTHERS
 
 
-def test_how_much_is_kept_for_watches_is_everybodys_own_choice() -> None:
-    kept = TreeOptions(changes_bytes=1)
-    assert kept.decided(OTHERS.encode()).changes_bytes == 1
+def test_how_much_of_the_history_is_kept_is_everybodys_own_choice() -> None:
+    kept = TreeOptions(history_bytes=1)
+    assert kept.decided(OTHERS.encode()).history_bytes == 1
 
 
 def test_a_term_with_undecodable_options_is_a_marshalling_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import lmdb
@@ -60,6 +61,38 @@ def test_keys_longer_than_lmdb_takes_are_kept(tmp_path: Path, key_bytes: int) ->
     store.write({b"nodes": [(key, b"4"), (key + b"x", None)]}, 2, 1)
     store.close()
     assert table(Checkpoint(str(tmp_path)), b"nodes") == {key: b"4", b"/short": b"3"}
+
+
+def test_a_value_can_be_had_at_any_time(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path))
+    assert store.get(b"nodes", b"/a") is None
+    store.write({b"nodes": [(b"/a", b"1")]}, 1, 1)
+    assert store.get(b"nodes", b"/a") == b"1"
+    assert store.get(b"nodes", b"/b") is None
+    store.close()
+    assert store.get(b"nodes", b"/a") is None
+    store = Checkpoint(str(tmp_path))
+    assert store.get(b"nodes", b"/a") == b"1"
+
+
+def test_values_are_had_while_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_module, "FIRST_MAP_BYTES", 1 << 16)
+    store = Checkpoint(str(tmp_path))
+    store.write({b"nodes": [(b"/a", b"1")]}, 1, 1)
+    found: list[bytes | None] = []
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            found.append(store.get(b"nodes", b"/a"))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for index in range(2, 22):
+        store.write({b"nodes": [(b"%d/%d" % (index, number), bytes(1000)) for number in range(100)]}, index, 1)
+    is_over.set()
+    reader.join()
+    assert set(found) == {b"1"}
 
 
 def test_map_grows_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

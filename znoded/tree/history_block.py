@@ -58,26 +58,6 @@ def kept_acl(acl: Acls | None) -> Acls | None:
     return NOBODY
 
 
-def pack(records: Sequence[Record]) -> bytes:
-    """Records in a row, at least one."""
-    revisions, times, kinds, paths, befores, acls, parent_ends = zip(*records, strict=True)
-    count = len(revisions)
-    joined = SEPARATOR.join(paths)
-    numbers, acl_list = (b"", b"") if acls.count(None) == count else _pack_acls(acls)
-    return b"".join(
-        (
-            _HEAD.pack(count, len(joined), len(acl_list)),
-            struct.pack(f">{2 * count}q{count}I", *revisions, *times, *map(len, befores)),
-            bytes(kinds),
-            numbers,
-            joined,
-            acl_list,
-            *parent_ends,
-            *befores,
-        )
-    )
-
-
 def _pack_acls(acls: Sequence[Acls | None]) -> tuple[bytes, bytes]:
     places: dict[Acls, int] = {}
     for acl in acls:
@@ -91,10 +71,21 @@ class Block:
     """Changes in the order of their revisions, to be looked into. This one is made of records."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-        self.revisions: Sequence[int] = [record[0] for record in records]
-        self.kinds = bytes(record[2] for record in records)
-        self.paths = [record[3] for record in records]
+        self.revisions: Sequence[int]
+        self.paths: Sequence[bytes]
+        self.revisions, self._times, kinds, self.paths, self._befores, self._block_acls, self._parent_ends = zip(
+            *records, strict=True
+        )
+        self.kinds = bytes(kinds)
+
+    def pack(self) -> bytes:
+        """The packed form."""
+        count = len(self.kinds)
+        paths, acls = SEPARATOR.join(self.paths), self._block_acls
+        numbers, acl_list = (b"", b"") if acls.count(None) == count else _pack_acls(acls)
+        columns = struct.pack(f">{2 * count}q{count}I", *self.revisions, *self._times, *map(len, self._befores))
+        head = _HEAD.pack(count, len(paths), len(acl_list))
+        return b"".join((head, columns, self.kinds, numbers, paths, acl_list, *self._parent_ends, *self._befores))
 
     @cached_property
     def parents(self) -> list[bytes]:
@@ -118,19 +109,23 @@ class Block:
 
     def time_ms(self, place: int) -> int:
         """When a change was made, by the clock of its leader."""
-        return self._records[place][1]
+        value: int = self._times[place]
+        return value
 
     def before(self, place: int) -> bytes:
         """The znode before a change; empty if there was none."""
-        return self._records[place][4]
+        value: bytes = self._befores[place]
+        return value
 
     def acl(self, place: int) -> Acls | None:
         """The ACL of a change, see Record."""
-        return self._records[place][5]
+        value: Acls | None = self._block_acls[place]
+        return value
 
     def parent_end(self, place: int) -> bytes:
         """The end of the parent's Stat before a creation or deletion."""
-        return self._records[place][6]
+        value: bytes = self._parent_ends[place]
+        return value
 
     def touched(self) -> dict[bytes, int]:
         """Each path whose znode changed, its children included: the kind of its first own change, 0 for none."""
@@ -205,7 +200,7 @@ class PackedBlock(Block):
         return acls
 
 
-def _index(column: list[bytes], path: bytes, start: int) -> int | None:
+def _index(column: Sequence[bytes], path: bytes, start: int) -> int | None:
     try:
         return column.index(path, start)
     except ValueError:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from znoded.tree import history_segment
-from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record, pack
+from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record
 from znoded.tree.history_segment import (
     BLOCKS,
     BLOCKS_MOST,
@@ -127,7 +127,8 @@ class HistoryLog:
             revision = records[0][0]
             part = 1 + int.from_bytes(key[8:]) if key and first_revision(key) == revision else 0
             key = block_key(revision, part)
-            self._append(key, pack(records), Block(records))
+            block = Block(records)
+            self._append(key, block.pack(), block)
         self._newest.clear()
         self._newest_bytes = 0
         self._is_full = False
@@ -241,7 +242,7 @@ class HistoryLog:
             self._tail_keys[key] = False  # it will grow
             if revision > self._newest_stored:
                 self._newest_stored = revision
-                taken.append((key, pack(self._newest)))
+                taken.append((key, Block(self._newest).pack()))
         self._deleted_in_flight = [key for key in keys if key not in self._tail_keys]
         return taken + [(key, None) for key in self._deleted_in_flight]
 

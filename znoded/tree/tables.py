@@ -111,7 +111,8 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.acls = {path: tree.interned(ACL_VECTOR.read(Reader(value)) or ()) for path, value in read_table(ACLS)}
     tree.kinds = {path: LONG.unpack(value)[0] for path, value in read_table(KINDS)}
     tree.sessions = {session.id: session for session in map(_decode_session, read_table(SESSIONS))}
-    tree.history.load(read_table, LONG.unpack(meta[b"history_oldest"])[0])
+    # A checkpoint made before there was a history has none.
+    tree.history.load(read_table, LONG.unpack(meta.get(b"history_oldest", meta[b"zxid"]))[0])
     tree.history.acl_changed(tree.zxid)  # maybe
     tree.dirty = Dirty()
     tree.dirty_bytes = 0

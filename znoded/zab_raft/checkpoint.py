@@ -58,7 +58,7 @@ class Checkpoint:
         self._tables: dict[bytes, Any] = {}
         self._sources: WeakSet[CheckpointSource] = WeakSet()
         self._lock = threading.Lock()
-        #: Held while the environment is opened, closed or enlarged, which is soon done, and by `get`.
+        #: Held while the environment is closed or enlarged, which is soon done, and by `get`.
         self._looking = threading.Lock()
         try:
             self._open()
@@ -287,7 +287,7 @@ class Checkpoint:
     def _open(self) -> None:
         if self._environment is not None:
             return
-        environment = lmdb.open(
+        self._environment = lmdb.open(
             self._path,
             map_size=FIRST_MAP_BYTES,
             max_dbs=_TABLES_LIMIT,
@@ -295,11 +295,10 @@ class Checkpoint:
             meminit=False,
             mode=FILE_MODE,
         )
-        with environment.begin() as transaction:
+        with self._environment.begin() as transaction:
             names = list(transaction.cursor().iternext(values=False))
-            tables = {name: environment.open_db(name, txn=transaction, create=False) for name in names}
-        with self._looking:
-            self._environment, self._tables = environment, tables
+        for name in names:
+            self._table(name)
 
     def _close(self) -> None:
         self._end_sources()  # LMDB must not be in use elsewhere when it is closed
