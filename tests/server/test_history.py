@@ -1,0 +1,216 @@
+"""The history of a member: on the disk, in a snapshot, and told to watches that were away."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.jute.factory import i4, i8, request, string
+from tests.server.harness import Client, House
+from tests.tree.world import CHANGED, CREATED, DELETED, World
+from znoded.jute.ops import Op
+from znoded.jute.primitives import Reader
+from znoded.tree import history as history_module
+from znoded.tree.history import History
+from znoded.tree.options import TreeOptions
+from znoded.tree.tree import Tree
+from znoded.zab_raft.checkpoint import Checkpoint
+from znoded.zab_raft.peers.incoming_state import IncomingState
+from znoded.zab_raft.peers.snapshot_send import ChunkReader
+from znoded.zab_raft.peers.snapshot_wire import FRAME_LENGTH_BYTES
+
+MIB = 1 << 20
+OPTIONS = TreeOptions(history_bytes=MIB)
+PATHS = [b"/%d" % number for number in range(30)] + [b"/0/%d" % number for number in range(10)]
+
+
+class Written:
+    """A tree that a lot was done to, with its checkpoint in a directory, and what it was now and then."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir()
+        self.house = World(OPTIONS)
+        self.checkpoint = Checkpoint(str(path))
+        self.house.tree.history.read_stored = self.checkpoint.get
+        self.copies: dict[int, dict[bytes, bytes]] = {}
+        self.client = self.house.session()
+        self.random = random.Random(4)
+
+    def work(self, count: int) -> None:
+        for number in range(count):
+            path = self.random.choice(PATHS)
+            if self.random.random() < 0.1:
+                self.client.delete(path)
+            elif path in self.house.tree.nodes:
+                self.client.set(path, b"d" * self.random.randrange(300))
+            else:
+                self.client.create(path)
+            if number % 100 == 0:
+                self.copies[self.house.tree.zxid] = dict(self.house.tree.nodes)
+
+    def store(self) -> None:
+        tree = self.house.tree
+        self.checkpoint.write(tree.take_changes(), tree.zxid, 1)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    written = Written(tmp_path / "state")
+    for _ in range(6):
+        written.work(1_000)
+        written.store()
+    return written
+
+
+def loaded(checkpoint: Checkpoint) -> Tree:
+    tree = Tree(OPTIONS)
+    tree.history.read_stored = checkpoint.get
+    with checkpoint.reading() as read_table:
+        tree.load(read_table)
+    return tree
+
+
+def assert_as_it_was(history: History, copies: dict[int, dict[bytes, bytes]]) -> None:
+    kept = [revision for revision in copies if revision >= history.oldest]
+    assert len(kept) > 20
+    for revision in kept:
+        nodes = copies[revision]
+        assert history.range_at(b"/", revision, b"", 1_000) == sorted(nodes.items())
+        assert {path: history.value_at(path, revision) for path in PATHS} == {path: nodes.get(path) for path in PATHS}
+
+
+def test_it_is_read_from_the_disk(written: Written) -> None:
+    assert_as_it_was(written.house.tree.history, written.copies)
+
+
+def test_a_restart_goes_on_with_it_and_with_the_log(written: Written) -> None:
+    begin = len(written.house.log)
+    stored_zxid = written.house.tree.zxid
+    written.work(300)
+    written.checkpoint.close()
+    tree = loaded(Checkpoint(str(written.checkpoint._path)))
+    oldest = tree.history.oldest
+    assert oldest == written.house.tree.history.oldest > 0
+    written.house.tree.history.read_stored = tree.history.read_stored
+    for zxid, command in enumerate(written.house.log[begin:], stored_zxid + 1):
+        tree.apply(zxid, command)
+    assert_as_it_was(tree.history, written.copies)
+    end = tree.zxid
+    assert tree.history.changes(oldest, end, 10**6) == written.house.tree.history.changes(oldest, end, 10**6)
+
+
+def test_a_snapshot_brings_it(written: Written, tmp_path: Path) -> None:
+    source = written.checkpoint.source()
+    reader = ChunkReader(source)
+    written.work(500)
+    written.store()  # what is sent is what was there when it began
+    state = IncomingState(str(tmp_path / "incoming"), source.index, source.term, b"i" * 16)
+    while chunk := reader.next():
+        state.write([chunk[FRAME_LENGTH_BYTES:]])
+    source.close()
+    state.finish()
+    (tmp_path / "other").mkdir()
+    other = Checkpoint(str(tmp_path / "other"))
+    other.write(World(OPTIONS).tree.take_changes(), 1, 1)
+    other.install(str(tmp_path / "incoming"))
+    tree = loaded(other)
+    assert tree.history.oldest > 0
+    copies = {revision: nodes for revision, nodes in written.copies.items() if revision <= tree.zxid}
+    assert_as_it_was(tree.history, copies)
+
+
+# ---- watches that were away
+
+
+def missed(client: Client, zxid: int, path: bytes) -> list[tuple[int, int, bytes]]:
+    """What a recursive watch is told when it is set again: zxid, event type and path of each event."""
+    client.frames()
+    client.send(request(-8, Op.SET_WATCHES2, i8(zxid), *[i4(0)] * 4, i4(1), string(path)))
+    found = []
+    for payload in client.frames():
+        reader = Reader(payload)
+        xid, event_zxid, _ = reader.int(), reader.long(), reader.int()
+        if xid == -1:
+            event_type, _, event_path = reader.int(), reader.int(), reader.buffer()
+            found.append((event_zxid, event_type, event_path or b""))
+    return found
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> tuple[House, int]:
+    """A member with much of its history on the disk, and the zxid that a watch saw before it was away."""
+    house = House(**{"history.bytes": 2 * MIB})
+    member, client = house.member, World().session()
+    tree = member.tree
+    checkpoint = Checkpoint(str(tmp_path))
+    tree.history.read_stored = checkpoint.get
+    client.house.tree = tree
+    client.house.session(client.id)
+    for path in (b"/few", b"/many"):
+        client.create(path)
+    begin = tree.zxid
+    client.create(b"/few/a")
+    for _ in range(5_000):
+        client.set(b"/many")
+    client.set(b"/few/a")
+    for _ in range(3):
+        checkpoint.write(tree.take_changes(), tree.zxid, 1)
+    client.delete(b"/few/a")
+    tree.events.clear()
+    house.replica._index = tree.zxid
+    return house, begin
+
+
+def test_a_watch_catches_up_from_the_disk(away: tuple[House, int]) -> None:
+    house, begin = away
+    client = house.client()
+    assert missed(client, begin, b"/few") == [
+        (begin + 1, CREATED, b"/few/a"),
+        (begin + 5_002, CHANGED, b"/few/a"),
+        (begin + 5_003, DELETED, b"/few/a"),
+    ]
+    assert len(missed(client, begin, b"/")) == 5_003
+
+
+def test_only_the_blocks_that_matter_are_read(away: tuple[House, int]) -> None:
+    house, begin = away
+    history = house.member.tree.history
+    read = []
+    get = history.read_stored
+
+    def read_stored(table: bytes, key: bytes) -> bytes | None:
+        read.append(table)
+        return get(table, key)
+
+    history.read_stored = read_stored
+    missed(house.client(), begin, b"/few")
+    assert read.count(b"history") <= 2
+    assert read.count(b"history_paths") <= 2 * len(history._stored)
+
+
+def test_a_watch_that_missed_too_much_is_told_what_there_is_now(
+    away: tuple[House, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "CATCH_UP_BYTES", 300_000)
+    house, begin = away
+    client = house.client()
+    assert missed(client, begin, b"/many") == [(-1, CHANGED, b"/many")]
+    assert len(missed(client, begin, b"/few")) == 3, "it is what it missed itself that counts"
+
+
+def test_a_watch_is_told_what_there_is_now_when_the_disk_does_not_answer(away: tuple[House, int]) -> None:
+    house, begin = away
+    house.member.tree.history.read_stored = lambda table, key: None
+    assert missed(house.client(), begin, b"/many") == [(-1, CHANGED, b"/many")]
+
+
+def test_the_words_tell_how_much_is_kept(away: tuple[House, int]) -> None:
+    house, _ = away
+    client = house.connect()
+    client.connection.dataReceived(b"mntr")
+    lines = dict(line.split("\t") for line in client.transport.value().decode().splitlines())
+    history = house.member.tree.history
+    assert int(lines["zk_history_bytes"]) == history.size_bytes > 100_000
+    assert int(lines["zk_history_oldest_revision"]) == history.oldest
