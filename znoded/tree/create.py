@@ -133,7 +133,7 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
         tree.undo.remember(tree, path)
         tree.undo.remember(tree, parent)
     dirty = tree.dirty
-    tree.nodes[path] = dirty.nodes[path] = data + stat
+    tree.nodes[path] = dirty.nodes[path] = node = data + stat
     tree.nodes[parent] = dirty.nodes[parent] = with_child_created(parent_node, zxid)
     tree.created[parent] = next_count(created)
     tree.link(path, parent, owner)
@@ -144,7 +144,7 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
     if is_container or ttl_ms is not None:
         tree.kinds[path] = CONTAINER if ttl_ms is None else ttl_ms
         dirty.kinds.add(path)
-    tree.history.add((zxid, time_ms, _NODE_CREATED, path, b"", acl, parent_node[PARENT_END]))
+    tree.history.add((zxid, time_ms, _NODE_CREATED, path, b"", node, acl, parent_node[PARENT_END]))
     tree.events.append((_NODE_CREATED, path, acl))
     tree.events.append((_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
     if tree.quotas:

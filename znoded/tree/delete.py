@@ -74,7 +74,7 @@ def remove_node(tree: Tree, path: bytes) -> None:
         dirty.created.add(path)
     if tree.kinds.pop(path, None) is not None:
         dirty.kinds.add(path)
-    tree.history.add((zxid, tree.time_ms, _NODE_DELETED, path, node, acl, parent_node[PARENT_END]))
+    tree.history.add((zxid, tree.time_ms, _NODE_DELETED, path, node, b"", acl, parent_node[PARENT_END]))
     tree.events.append((_NODE_DELETED, path, acl))
     tree.events.append((_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
     if path.startswith(quota.ROOT_SLASH):

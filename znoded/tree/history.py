@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from znoded.tree.acl import Acls
-from znoded.tree.history_block import CREATED, DELETED, PARENT_END, Block, ChangeKind
+from znoded.tree.history_block import Block, ChangeKind, with_end
 from znoded.tree.history_search import HistorySearch
 from znoded.tree.history_segment import Touch, Unreadable, first_revision
 from znoded.tree.znode import mzxid_of, pzxid_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 #: So many paths are looked at for one slice of a range, at most: everybody waits for it.
-SLICE_PATHS = 1_000
+SLICE_PATHS = 250
 #: Changes are given in portions of about so many bytes, however many were asked for.
 CHANGES_BYTES = 8 * 1024 * 1024
 #: How far back persistent watches catch up: everybody waits for it.
@@ -132,9 +132,9 @@ class History(HistorySearch):
                     end = block.parent_end(child)
             if own is not None:
                 before = block.before(own)
-                return PastNode(path, _with_end(before, end), block.acl(own)) if before else None
+                return PastNode(path, with_end(before, end), block.acl(own)) if before else None
         live = self._tree.nodes.get(path)
-        return None if live is None else PastNode(path, _with_end(live, end), self._tree.acls.get(path))
+        return None if live is None else PastNode(path, with_end(live, end), self._tree.acls.get(path))
 
     # ---- ranges
 
@@ -208,38 +208,18 @@ class History(HistorySearch):
         """
         self._check(after)
         self._check(up_to)
-        rows: list[tuple[Block, int]] = []
-        size_bytes = last = 0
-        for block in self.blocks_after(after):
-            revisions = block.revisions
-            for place in range(block.after(after), block.after(up_to)):
-                if (len(rows) >= limit or size_bytes >= CHANGES_BYTES) and revisions[place] != last:
-                    return self._completed(rows, last)
-                rows.append((block, place))
-                size_bytes += len(block.before(place))
-                last = revisions[place]
-            if revisions[-1] > up_to:
-                break
-        return self._completed(rows, last)
-
-    def _completed(self, rows: list[tuple[Block, int]], last: int) -> list[Change]:
-        """Changes up to the revision `last`, each with the znode behind it, which the next ones were recorded with."""
-        behind: dict[bytes, bytes] = {}
-        ends: dict[bytes, bytes] = {}  # what the creation or deletion of a child has to be taken back from
         changes: list[Change] = []
-        for block, place in reversed(rows):
-            path, kind = block.paths[place], ChangeKind(block.kinds[place])
-            if path not in behind:
-                past = self.node_at(path, last)
-                behind[path] = past.node if past else b""
-            current = _with_end(behind[path], ends.pop(path, b""))
-            before = block.before(place)
-            row = block.revisions[place], kind, path, before or None, current or None
-            changes.append(Change(*row, block.time_ms(place), block.acl(place)))
-            behind[path] = before
-            if kind in (CREATED, DELETED):
-                ends[block.parents[place]] = block.parent_end(place)
-        changes.reverse()
+        size_bytes = 0
+        for block in self.blocks_after(after):
+            for place in range(block.after(after), block.after(up_to)):
+                is_enough = len(changes) >= limit or size_bytes >= CHANGES_BYTES
+                if is_enough and block.revisions[place] != changes[-1].revision:
+                    return changes
+                change = _change(block, place)
+                changes.append(change)
+                size_bytes += len(change.previous or b"") + len(change.current or b"")
+            if block.revisions[-1] > up_to:
+                break
         return changes
 
     def since(self, revision: int, paths: Collection[bytes] = (b"/",)) -> list[tuple[int, int, bytes]] | None:
@@ -259,6 +239,7 @@ class History(HistorySearch):
             return None
 
 
-def _with_end(node: bytes, end: bytes) -> bytes:
-    """The znode with another end of its Stat, if there is one."""
-    return node[: PARENT_END.start] + end if node and end else node
+def _change(block: Block, place: int) -> Change:
+    kind, path = ChangeKind(block.kinds[place]), block.paths[place]
+    before, behind = block.before(place) or None, block.behind(place) or None
+    return Change(block.revisions[place], kind, path, before, behind, block.time_ms(place), block.acl(place))

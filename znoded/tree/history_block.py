@@ -1,9 +1,10 @@
 """Changes in a row, as columns: packed into bytes to be kept, or as they were recorded.
 
 packed  int count, int length of the paths, int length of the ACLs
-        longs: revisions · longs: times in ms · ints: lengths of the znodes before · a byte each: kinds
+        longs: revisions · longs: times in ms · ints: lengths of the znodes before, then behind · a byte each: kinds
         shorts: 0 or the place of an ACL in the list, nothing if there are none · paths with NULs between them
-        ACLs, each as int length and vector of entries · 32 bytes for each creation and deletion · znodes before
+        ACLs, each as int length and vector of entries · 32 bytes for each creation and deletion
+        znodes before · znodes behind, for the last change of each path: for others the next one has it
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class ChangeKind(IntEnum):
     ACL_CHANGED = 16
 
 
-#: Revision, time in ms, kind, path, the znode before or nothing, its ACL (of one created, the new one; of an ACL that
-#: changed, the old one), and of a creation or deletion the end of the parent's Stat before, see PARENT_END.
-Record: TypeAlias = tuple[int, int, int, bytes, bytes, Acls | None, bytes]
+#: Revision, time in ms, kind, path, the znode before and behind or nothing, its ACL (of one created, the new one; of an
+#: ACL that changed, the old one), and of a creation or deletion the end of the parent's Stat before, see PARENT_END.
+Record: TypeAlias = tuple[int, int, int, bytes, bytes, bytes, Acls | None, bytes]
 
 #: What of a parent's bytes the creation or deletion of a child changes, together with what lies between.
 PARENT_END = slice(-32, None)
@@ -73,9 +74,9 @@ class Block:
     def __init__(self, records: Sequence[Record]) -> None:
         self.revisions: Sequence[int]
         self.paths: Sequence[bytes]
-        self.revisions, self._times, kinds, self.paths, self._befores, self._block_acls, self._parent_ends = zip(
-            *records, strict=True
-        )
+        columns = zip(*records, strict=True)
+        self.revisions, self._times, kinds, self.paths, self._befores, self._behinds, *others = columns
+        self._block_acls, self._parent_ends = others
         self.kinds = bytes(kinds)
 
     def pack(self) -> bytes:
@@ -83,9 +84,14 @@ class Block:
         count = len(self.kinds)
         paths, acls = SEPARATOR.join(self.paths), self._block_acls
         numbers, acl_list = (b"", b"") if acls.count(None) == count else _pack_acls(acls)
-        columns = struct.pack(f">{2 * count}q{count}I", *self.revisions, *self._times, *map(len, self._befores))
+        lasts = dict(zip(self.paths, range(count), strict=True))
+        behinds = [b""] * count
+        for place in lasts.values():
+            behinds[place] = self._behinds[place]
+        nodes = *self._befores, *behinds
+        columns = struct.pack(f">{2 * count}q{2 * count}I", *self.revisions, *self._times, *map(len, nodes))
         head = _HEAD.pack(count, len(paths), len(acl_list))
-        return b"".join((head, columns, self.kinds, numbers, paths, acl_list, *self._parent_ends, *self._befores))
+        return b"".join((head, columns, self.kinds, numbers, paths, acl_list, *self._parent_ends, *nodes))
 
     @cached_property
     def parents(self) -> list[bytes]:
@@ -115,6 +121,21 @@ class Block:
     def before(self, place: int) -> bytes:
         """The znode before a change; empty if there was none."""
         value: bytes = self._befores[place]
+        return value
+
+    def behind(self, place: int) -> bytes:
+        """The znode behind a change; empty if there was none."""
+        path = self.paths[place]
+        following = self.own(path, place + 1)
+        if following is None:
+            return self._behind(place)
+        child = self.of_children(path, place + 1)
+        if child is None or child > following:
+            return self.before(following)
+        return with_end(self.before(following), self.parent_end(child))
+
+    def _behind(self, place: int) -> bytes:
+        value: bytes = self._behinds[place]
         return value
 
     def acl(self, place: int) -> Acls | None:
@@ -155,7 +176,7 @@ class PackedBlock(Block):
         self._data = data
         self._times_at = _HEAD.size + 8 * count
         self._lengths_at = self._times_at + 8 * count
-        kinds_at = self._lengths_at + 4 * count
+        kinds_at = self._lengths_at + 8 * count
         self._numbers_at = kinds_at + count
         paths_at = self._numbers_at + (2 * count if acls_bytes else 0)
         self._acls_at = paths_at + paths_bytes
@@ -171,6 +192,9 @@ class PackedBlock(Block):
     def before(self, place: int) -> bytes:
         offsets = self._offsets
         return self._data[offsets[place] : offsets[place + 1]]
+
+    def _behind(self, place: int) -> bytes:
+        return self.before(place + len(self.kinds))
 
     def acl(self, place: int) -> Acls | None:
         if self._acls_at == self._ends_at:
@@ -189,7 +213,7 @@ class PackedBlock(Block):
     def _offsets(self) -> list[int]:
         count = len(self.revisions)
         first = self._ends_at + _END_BYTES * self._ends_before(count)
-        return list(accumulate(struct.unpack_from(f">{count}I", self._data, self._lengths_at), initial=first))
+        return list(accumulate(struct.unpack_from(f">{2 * count}I", self._data, self._lengths_at), initial=first))
 
     @cached_property
     def _acls(self) -> list[Acls]:
@@ -198,6 +222,11 @@ class PackedBlock(Block):
         while reader.remaining:
             acls.append(ACL_VECTOR.read(Reader(reader.buffer() or b"")) or NOBODY)
         return acls
+
+
+def with_end(node: bytes, end: bytes) -> bytes:
+    """The znode with another end of its Stat, if there are both."""
+    return node[: PARENT_END.start] + end if node and end else node
 
 
 def _index(column: Sequence[bytes], path: bytes, start: int) -> int | None:

@@ -108,7 +108,7 @@ class HistoryLog:
         if self._is_full and newest[-1][0] != record[0]:
             self._close_newest()
         newest.append(record)
-        self._newest_bytes += len(record[3]) + len(record[4])
+        self._newest_bytes += len(record[3]) + len(record[4]) + len(record[5])
         if len(newest) >= self.block_changes or self._newest_bytes >= BLOCK_BYTES:
             self._is_full = True
 
@@ -116,8 +116,8 @@ class HistoryLog:
         """Take back the changes of `revision`, which are the last."""
         newest = self._newest
         while newest and newest[-1][0] == revision:
-            _, _, _, path, before, _, _ = newest.pop()
-            self._newest_bytes -= len(path) + len(before)
+            _, _, _, path, before, node, _, _ = newest.pop()
+            self._newest_bytes -= len(path) + len(before) + len(node)
         self._is_full = len(newest) >= self.block_changes or self._newest_bytes >= BLOCK_BYTES
 
     def _close_newest(self) -> None:
@@ -255,9 +255,10 @@ def _runs(records: list[Record], size_bytes: int) -> Iterator[list[Record]]:
     run: list[Record] = []
     run_bytes = 0
     for record in records:
-        if run and (run_bytes + len(record[3]) + len(record[4]) > BLOCK_BYTES or len(run) >= BLOCK_CHANGES):
+        record_bytes = len(record[3]) + len(record[4]) + len(record[5])
+        if run and (run_bytes + record_bytes > BLOCK_BYTES or len(run) >= BLOCK_CHANGES):
             yield run
             run, run_bytes = [], 0
         run.append(record)
-        run_bytes += len(record[4]) + len(record[3])
+        run_bytes += record_bytes
     yield run

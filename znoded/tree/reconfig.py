@@ -117,7 +117,7 @@ def _show(tree: Tree, time_ms: int, roster: bytes, text: bytes) -> bytes:
     node = with_version(with_data(before, data, tree.zxid, time_ms), _NO_VERSION)
     tree.replace(CONFIG, node)
     acl = tree.acls.get(CONFIG)
-    tree.history.add((tree.zxid, time_ms, _DATA_CHANGED, CONFIG, before, acl, b""))
+    tree.history.add((tree.zxid, time_ms, _DATA_CHANGED, CONFIG, before, node, acl, b""))
     tree.events.append((_DATA_CHANGED, CONFIG, acl))
     if tree.quotas:
         quota.count(tree, CONFIG, 0, data_bytes_of(node) - data_bytes_of(before))

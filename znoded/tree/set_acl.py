@@ -33,7 +33,8 @@ def set_acl(tree: Tree, time_ms: int, session: Session, identities: bytes, recor
         raise Refused(ErrorCode.BAD_VERSION)
     before, node = node, with_next_aversion(node)
     tree.replace(path, node)
-    tree.history.add((tree.zxid, time_ms, ChangeKind.ACL_CHANGED, path, before, kept_acl(tree.acls.get(path)), b""))
+    acl_before = kept_acl(tree.acls.get(path))
+    tree.history.add((tree.zxid, time_ms, ChangeKind.ACL_CHANGED, path, before, node, acl_before, b""))
     tree.history.acl_changed(tree.zxid)
     if acl is None:
         tree.acls.pop(path, None)

@@ -50,7 +50,7 @@ def set_data_of(tree: Tree, time_ms: int, identities: bytes, path: bytes, data: 
     if tree.undo is not None:
         tree.undo.remember(tree, path)
     tree.nodes[path] = tree.dirty.nodes[path] = node
-    tree.history.add((zxid, time_ms, _DATA_CHANGED, path, before, acl, b""))
+    tree.history.add((zxid, time_ms, _DATA_CHANGED, path, before, node, acl, b""))
     tree.events.append((_DATA_CHANGED, path, acl))
     if tree.quotas:
         quota.count(tree, path, 0, added_bytes)
