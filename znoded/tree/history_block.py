@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 from itertools import accumulate
@@ -84,14 +84,19 @@ class Block:
         count = len(self.kinds)
         paths, acls = SEPARATOR.join(self.paths), self._block_acls
         numbers, acl_list = (b"", b"") if acls.count(None) == count else _pack_acls(acls)
-        lasts = dict(zip(self.paths, range(count), strict=True))
-        behinds = [b""] * count
-        for place in lasts.values():
-            behinds[place] = self._behinds[place]
+        behinds: Sequence[bytes] = self._behinds
+        if len(self._last_places) < count:
+            behinds = some = [b""] * count
+            for place in self._last_places.values():
+                some[place] = self._behinds[place]
         nodes = *self._befores, *behinds
         columns = struct.pack(f">{2 * count}q{2 * count}I", *self.revisions, *self._times, *map(len, nodes))
         head = _HEAD.pack(count, len(paths), len(acl_list))
         return b"".join((head, columns, self.kinds, numbers, paths, acl_list, *self._parent_ends, *nodes))
+
+    @cached_property
+    def _last_places(self) -> dict[bytes, int]:
+        return dict(zip(self.paths, range(len(self.paths)), strict=True))
 
     @cached_property
     def parents(self) -> list[bytes]:
@@ -148,14 +153,16 @@ class Block:
         value: bytes = self._parent_ends[place]
         return value
 
-    def touched(self) -> dict[bytes, int]:
-        """Each path whose znode changed, its children included: the kind of its first own change, 0 for none."""
-        touched: dict[bytes, int] = dict(zip(reversed(self.paths), reversed(self.kinds), strict=True))
-        if self.kinds.count(DATA_CHANGED) != len(self.kinds):
-            for parent in self.parents:
-                if parent:
-                    touched.setdefault(parent, 0)
-        return touched
+    def touched(self) -> tuple[Collection[bytes], Collection[bytes]]:
+        """The paths whose znodes changed, their children included: those that were not there before, and the others."""
+        if self.kinds.count(DATA_CHANGED) == len(self.kinds):
+            return (), self._last_places.keys()
+        first_kinds = dict(zip(reversed(self.paths), reversed(self.kinds), strict=True))
+        for parent in self.parents:
+            if parent:
+                first_kinds.setdefault(parent, 0)
+        absent = [path for path, kind in first_kinds.items() if kind == CREATED]
+        return absent, [path for path, kind in first_kinds.items() if kind != CREATED]
 
     def events(self, after: int) -> Iterator[tuple[int, int, bytes]]:
         """Revision, event type and path of the changes after a revision, with what they mean for the parents."""

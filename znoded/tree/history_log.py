@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from znoded.tree import history_segment
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record
 from znoded.tree.history_segment import (
     BLOCKS,
@@ -24,6 +23,7 @@ from znoded.tree.history_segment import (
     Segment,
     block_key,
     decode_segment,
+    directory_lines,
     first_revision,
     make_directory,
     tops_of,
@@ -135,10 +135,11 @@ class HistoryLog:
         self.compact()
 
     def _append(self, key: bytes, data: bytes, block: Block) -> None:
-        touched = block.touched()
-        names = b"".join((SEPARATOR, SEPARATOR.join(touched), SEPARATOR))
-        self._tail.append(TailBlock(key, data, names, block.revisions[-1], block.time_ms(len(block.paths) - 1)))
-        self._lines += history_segment.entries(touched, len(self._unsealed))
+        absent, others = (SEPARATOR.join((*paths, b"")) for paths in block.touched())
+        last_time_ms = block.time_ms(len(block.paths) - 1)
+        self._tail.append(TailBlock(key, data, SEPARATOR + absent + others, block.revisions[-1], last_time_ms))
+        self._lines += directory_lines(absent, len(self._unsealed), were_absent=True)
+        self._lines += directory_lines(others, len(self._unsealed), were_absent=False)
         self._unsealed.append(key)
         self._unsealed_bytes += len(data)
         self.size_bytes += len(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock
 from znoded.tree.history_log import BLOCK_BYTES, HistoryLog, TailBlock
@@ -81,7 +82,7 @@ class HistorySearch(HistoryLog):
         tail = self._tail_after(revision)
         found += [_touches(block.touched[1:-1].split(SEPARATOR), block.key, low, high) for block in tail]
         if self._newest:
-            found.append(_touches(Block(self._newest).touched(), NEWEST, low, high))
+            found.append(_touches(chain(*Block(self._newest).touched()), NEWEST, low, high))
         return found
 
     def block(self, key: bytes) -> Block:

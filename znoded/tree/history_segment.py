@@ -12,20 +12,22 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from znoded.jute.primitives import Reader, encode_strings
-from znoded.tree.history_block import CREATED, SEPARATOR
+from znoded.tree.history_block import SEPARATOR
 
 #: The table and the key: the value in the checkpoint, None if it is not there or cannot be read now.
 ReadStored: TypeAlias = Callable[[bytes, bytes], bytes | None]
 
 BLOCKS, DIRECTORIES, SEGMENTS = b"history", b"history_paths", b"history_segments"
 
-#: A block in its segment is told by a byte, which must not be a NUL.
+#: A block in its segment is told by a byte that can be neither of those between paths and lines.
 BLOCKS_MOST = 200
+_FIRST_NUMBER = 32
+_LINE_END = b"\1"
 #: About so long are the pages of a directory: they fill a page of LMDB each.
 PAGE_BYTES = 3_900
 #: So much of the first path of a page is kept.
 TOP_BYTES = 200
-_ABSENT, _PRESENT = 1, 2
+_ABSENT, _PRESENT = b"-+"
 
 _KEY = struct.Struct(">qI")
 _PAGE_NUMBER = struct.Struct(">I")
@@ -47,10 +49,10 @@ def first_revision(key: bytes) -> int:
     return revision
 
 
-def entries(touched: dict[bytes, int], number: int) -> list[bytes]:
-    """What the directory has of the block with that number in its segment; `touched` as a block tells it."""
-    absent, present = (SEPARATOR + bytes((number + 1, flag)) for flag in (_ABSENT, _PRESENT))
-    return [path + (absent if kind == CREATED else present) for path, kind in touched.items()]
+def directory_lines(names: bytes, number: int, *, were_absent: bool) -> list[bytes]:
+    """What the directory has of paths, with a NUL behind each, that the block of that number in its segment touches."""
+    suffix = bytes((_FIRST_NUMBER + number, _ABSENT if were_absent else _PRESENT))
+    return names.replace(SEPARATOR, SEPARATOR + suffix + _LINE_END).split(_LINE_END)[:-1]
 
 
 class Touch(NamedTuple):
@@ -99,16 +101,18 @@ class Segment(NamedTuple):
                 paths, suffixes = _unpack(page)
                 at = bisect_left(paths, path)
                 while at < len(paths) and paths[at] == path:
-                    yield self.keys[suffixes[at][0] - 1]
+                    yield self.keys[suffixes[at][0] - _FIRST_NUMBER]
                     at += 1
 
     def touches(self, low: bytes, high: bytes, read: ReadStored) -> Iterator[Touch]:
         """What the directory has of the paths from `low` on and below `high`, sorted. Raises Unreadable."""
+        if low >= high:
+            return
         for page in self._pages(low, read, high):
             paths, suffixes = _unpack(page)
             for at in range(bisect_left(paths, low), bisect_left(paths, high)):
                 number, flag = suffixes[at]
-                yield Touch(paths[at], self.keys[number - 1], flag == _ABSENT)
+                yield Touch(paths[at], self.keys[number - _FIRST_NUMBER], flag == _ABSENT)
 
     def blocks_about(self, path: bytes, read: ReadStored) -> set[bytes]:
         """The keys of the blocks that touch `path`, given without a slash at the end, or what is below it.
@@ -122,7 +126,7 @@ class Segment(NamedTuple):
                     break
                 paths, suffixes = _unpack(page)
                 numbers.update([suffix[0] for suffix in suffixes[bisect_left(paths, low) : bisect_left(paths, high)]])
-        return {self.keys[number - 1] for number in numbers}
+        return {self.keys[number - _FIRST_NUMBER] for number in numbers}
 
     def _pages(self, low: bytes, read: ReadStored, high: bytes | None = None) -> Iterator[bytes]:
         """The pages that may hold paths from `low` on; those of `low` alone if there is no `high`."""
@@ -146,7 +150,7 @@ def decode_segment(value: bytes) -> Segment:
 
 
 def make_directory(lines: list[bytes]) -> list[bytes]:
-    """The pages of a directory made of `entries` of all blocks."""
+    """The pages of a directory made of the `directory_lines` of all blocks."""
     lines.sort()
     lines_each = max(1, PAGE_BYTES * len(lines) // (sum(map(len, lines)) + len(lines)))
     return [SEPARATOR.join(lines[start : start + lines_each]) for start in range(0, len(lines), lines_each)]
