@@ -13,6 +13,7 @@ from tests.tree.world import (
     CREATED,
     DELETED,
     EPHEMERAL,
+    EPHEMERAL_SEQUENTIAL,
     START_MS,
     Client,
     World,
@@ -160,6 +161,32 @@ def test_what_the_checkpoint_does_not_give_now_cannot_be_told() -> None:
     with pytest.raises(Unreadable):
         house.tree.history.value_at(b"/a", begin)
     assert house.tree.history.since(begin) is None
+
+
+def test_what_the_disk_has_changed_is_not_told() -> None:
+    house, client, checkpoint = kept()
+    client.create(b"/a")
+    begin = house.tree.zxid
+    for _ in range(20_000):
+        client.set(b"/a", b"x" * 100)
+    store(house, checkpoint)
+    blocks = checkpoint.tables[b"history"]
+    first = min(blocks)
+    blocks[first] = blocks[first].replace(b"x", b"y", 1)
+    with pytest.raises(Unreadable, match="not what was stored"):
+        house.tree.history.value_at(b"/a", begin)
+
+
+def test_a_lock_that_is_kept_after_its_session_expired_is_a_change(house: World) -> None:
+    client = house.session(0x500)
+    for path, data in ((b"/zookeeper/lock_delay", b""), (b"/zookeeper/lock_delay/l", b"5000"), (b"/l", b"")):
+        client.create(path, data)
+    client.create(b"/l/lock-", flags=EPHEMERAL_SEQUENTIAL)
+    before = house.tree.zxid
+    held = house.tree.nodes[b"/l/lock-0000000000"]
+    house.expire(client)
+    (change,) = house.tree.history.changes(before, house.tree.zxid, 10)
+    assert (change.previous, change.current) == (held, house.tree.nodes[b"/l/lock-0000000000"])
 
 
 # ---- how much is kept

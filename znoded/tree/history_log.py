@@ -27,6 +27,7 @@ from znoded.tree.history_segment import (
     first_revision,
     make_directory,
     tops_of,
+    with_checksum,
 )
 
 #: A key and its new value, None if it is deleted.
@@ -206,8 +207,8 @@ class HistoryLog:
         taken: dict[bytes, list[Item]] = {TAIL: self._take_tail(), BLOCKS: [], DIRECTORIES: [], SEGMENTS: []}
         blocks = iter(self._tail)
         for segment, directory in self._sealed:
-            taken[BLOCKS] += [(block.key, block.data) for block in islice(blocks, len(segment.keys))]
-            taken[DIRECTORIES] += zip(segment.page_keys, directory, strict=True)
+            taken[BLOCKS] += [(block.key, with_checksum(block.data)) for block in islice(blocks, len(segment.keys))]
+            taken[DIRECTORIES] += zip(segment.page_keys, map(with_checksum, directory), strict=True)
             taken[SEGMENTS].append((segment.key, segment.encode()))
         for segment in self._dropped_in_flight:
             taken[BLOCKS] += [(key, None) for key in segment.keys]

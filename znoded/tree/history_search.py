@@ -9,7 +9,7 @@ from itertools import chain
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock
 from znoded.tree.history_log import BLOCK_BYTES, HistoryLog, TailBlock
-from znoded.tree.history_segment import BLOCKS, Segment, Touch, Unreadable
+from znoded.tree.history_segment import BLOCKS, Segment, Touch, read_checked
 
 #: Unpacked blocks that are kept for the next reader: neighbours are asked for together.
 UNPACKED_BLOCKS = 16
@@ -106,10 +106,7 @@ class HistorySearch(HistoryLog):
         if key in self._unpacked:
             self._unpacked.move_to_end(key)
             return self._unpacked[key]
-        data = self.read_stored(BLOCKS, key)
-        if data is None:
-            raise Unreadable("a block of the history")
-        return self._unpack(key, data)
+        return self._unpack(key, read_checked(self.read_stored, BLOCKS, key))
 
     def _unpack(self, key: bytes, data: bytes) -> Block:
         block = self._unpacked.get(key)

@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from crc32c import crc32c
+
 from znoded.jute.primitives import Reader, encode_strings
 from znoded.tree.history_block import SEPARATOR
 
@@ -30,12 +32,29 @@ TOP_BYTES = 200
 _ABSENT, _PRESENT = b"-+"
 
 _KEY = struct.Struct(">qI")
+_CHECKSUM = struct.Struct(">I")
 _PAGE_NUMBER = struct.Struct(">I")
 _FIGURES = struct.Struct(">qqq")
 
 
 class Unreadable(Exception):
-    """The checkpoint cannot be read now, although what is asked for should be there."""
+    """The checkpoint cannot be read now, or does not hold what was stored in it."""
+
+
+def with_checksum(data: bytes) -> bytes:
+    """How blocks and directories are stored: the rest of the checkpoint is checked when it is loaded, these are not."""
+    return _CHECKSUM.pack(crc32c(data)) + data
+
+
+def read_checked(read: ReadStored, table: bytes, key: bytes) -> bytes:
+    """A block or a page of a directory. Raises Unreadable."""
+    value = read(table, key)
+    if value is None:
+        raise Unreadable(f"{key.hex()} of table {table.decode()} cannot be read now")
+    data = value[_CHECKSUM.size :]
+    if _CHECKSUM.pack(crc32c(data)) != value[: _CHECKSUM.size]:
+        raise Unreadable(f"{key.hex()} of table {table.decode()} is not what was stored")
+    return data
 
 
 def block_key(revision: int, part: int) -> bytes:
@@ -136,10 +155,7 @@ class Segment(NamedTuple):
             top = tops[number]
             if number > start and (top > low[:TOP_BYTES] if high is None else top >= high):
                 return
-            page = read(DIRECTORIES, self.key + _PAGE_NUMBER.pack(number))
-            if page is None:
-                raise Unreadable("a page of the history's directory")
-            yield page
+            yield read_checked(read, DIRECTORIES, self.key + _PAGE_NUMBER.pack(number))
 
 
 def decode_segment(value: bytes) -> Segment:

@@ -54,11 +54,12 @@ def to_keep(tree: Tree, session: Session) -> set[bytes]:
 
 def keep(tree: Tree, path: bytes) -> None:
     """The session that owns this ephemeral expires with the command that is being applied, and the znode stays."""
-    node = tree.nodes[path]
-    tree.replace(path, with_data(node, node[:-STAT_BYTES], tree.zxid, tree.time_ms))
+    before, acl = tree.nodes[path], tree.acls.get(path)
+    node = with_data(before, before[:-STAT_BYTES], tree.zxid, tree.time_ms)
+    tree.replace(path, node)
     tree.kept[path] = None
-    tree.changes.add(tree.zxid, _DATA_CHANGED, path)
-    tree.events.append((_DATA_CHANGED, path, tree.acls.get(path)))
+    tree.history.add((tree.zxid, tree.time_ms, _DATA_CHANGED, path, before, node, acl, b""))
+    tree.events.append((_DATA_CHANGED, path, acl))
 
 
 def kept_too_long(tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, int, int]]:
