@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from znoded.tree.acl import Acls
 from znoded.tree.history_block import Block, ChangeKind, with_end
 from znoded.tree.history_search import HistorySearch
-from znoded.tree.history_segment import Touch, Unreadable, first_revision
+from znoded.tree.history_segment import ABSENT, CHANGED, OF_CHILDREN, Touch, Unreadable, first_revision
 from znoded.tree.znode import mzxid_of, pzxid_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class History(HistorySearch):
         live = self._tree.nodes.get(path)
         if live is not None and self._is_unchanged(live, revision):
             return PastNode(path, live, self._tree.acls.get(path))
-        return self._taken_back(path, revision, self.blocks_of(path, revision))
+        return self._taken_back(path, revision, self.touches_of(path, revision))
 
     def _check(self, revision: int) -> None:
         if revision < self.oldest:
@@ -118,12 +118,19 @@ class History(HistorySearch):
             raise FutureRevision(self._tree.zxid)
 
     def _is_unchanged(self, live: bytes, revision: int) -> bool:
-        return mzxid_of(live) <= revision and pzxid_of(live) <= revision and self._last_acl_revision <= revision
+        return pzxid_of(live) <= revision and self._is_itself_unchanged(live, revision)
 
-    def _taken_back(self, path: bytes, revision: int, blocks: Iterable[Block]) -> PastNode | None:
-        """The znode without its changes after `revision`, given the blocks that have them."""
+    def _is_itself_unchanged(self, live: bytes, revision: int) -> bool:
+        return mzxid_of(live) <= revision and self._last_acl_revision <= revision
+
+    def _taken_back(self, path: bytes, revision: int, touches: Iterable[Touch]) -> PastNode | None:
+        """The znode without its changes after `revision`, given who tells of them."""
+        live = self._tree.nodes.get(path)
         end = b""
-        for block in blocks:
+        for touch in touches:
+            if end and touch.how == OF_CHILDREN:
+                continue
+            block = self.block(touch.key)
             start = block.after(revision)
             own = block.own(path, start)
             if not end:
@@ -133,7 +140,8 @@ class History(HistorySearch):
             if own is not None:
                 before = block.before(own)
                 return PastNode(path, with_end(before, end), block.acl(own)) if before else None
-        live = self._tree.nodes.get(path)
+            if end and live is not None and self._is_itself_unchanged(live, revision):
+                break
         return None if live is None else PastNode(path, with_end(live, end), self._tree.acls.get(path))
 
     # ---- ranges
@@ -179,7 +187,7 @@ class History(HistorySearch):
         while waiting:
             path = heappop(waiting)
             if path >= low:
-                yield Touch(path, LIVE, False)
+                yield Touch(path, LIVE, CHANGED)
             new = [child for child in children.get(path, ()) if child + _BEHIND_SLASH > low]
             if len(new) > len(waiting):
                 waiting += new
@@ -194,9 +202,9 @@ class History(HistorySearch):
         if live is not None and (not touches or self._is_unchanged(live, revision)):
             return PastNode(path, live, self._tree.acls.get(path))
         first = touches[0]
-        if first.was_absent and first_revision(first.key) > revision:
+        if first.how == ABSENT and first_revision(first.key) > revision:
             return None
-        return self._taken_back(path, revision, (self.block(touch.key) for touch in touches))
+        return self._taken_back(path, revision, touches)
 
     # ---- changes
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from znoded.jute.ops import EventType
 from znoded.jute.primitives import Reader, encode_buffer
@@ -66,6 +66,14 @@ def _pack_acls(acls: Sequence[Acls | None]) -> tuple[bytes, bytes]:
             places.setdefault(acl, len(places) + 1)
     numbers = struct.pack(f">{len(acls)}H", *(0 if acl is None else places[acl] for acl in acls))
     return numbers, b"".join(encode_buffer(ACL_VECTOR.encode(kept_acl(acl))) for acl in places)
+
+
+class Touched(NamedTuple):
+    """Paths: of znodes that were not there before, of others that changed, of those of which only the children did."""
+
+    absent: Collection[bytes]
+    changed: Collection[bytes]
+    of_children: Collection[bytes]
 
 
 class Block:
@@ -153,16 +161,14 @@ class Block:
         value: bytes = self._parent_ends[place]
         return value
 
-    def touched(self) -> tuple[Collection[bytes], Collection[bytes]]:
-        """The paths whose znodes changed, their children included: those that were not there before, and the others."""
+    def touched(self) -> Touched:
+        """The paths whose znodes changed, their children included."""
         if self.kinds.count(DATA_CHANGED) == len(self.kinds):
-            return (), self._last_places.keys()
+            return Touched((), self._last_places.keys(), ())
         first_kinds = dict(zip(reversed(self.paths), reversed(self.kinds), strict=True))
-        for parent in self.parents:
-            if parent:
-                first_kinds.setdefault(parent, 0)
         absent = [path for path, kind in first_kinds.items() if kind == CREATED]
-        return absent, [path for path, kind in first_kinds.items() if kind != CREATED]
+        others = [path for path, kind in first_kinds.items() if kind != CREATED]
+        return Touched(absent, others, {parent for parent in self.parents if parent and parent not in first_kinds})
 
     def events(self, after: int) -> Iterator[tuple[int, int, bytes]]:
         """Revision, event type and path of the changes after a revision, with what they mean for the parents."""

@@ -15,9 +15,12 @@ from typing import NamedTuple, TypeAlias
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record
 from znoded.tree.history_segment import (
+    ABSENT,
     BLOCKS,
     BLOCKS_MOST,
+    CHANGED,
     DIRECTORIES,
+    OF_CHILDREN,
     SEGMENTS,
     ReadStored,
     Segment,
@@ -136,11 +139,13 @@ class HistoryLog:
         self.compact()
 
     def _append(self, key: bytes, data: bytes, block: Block) -> None:
-        absent, others = (SEPARATOR.join((*paths, b"")) for paths in block.touched())
+        absent, changed, of_children = (SEPARATOR.join((*paths, b"")) for paths in block.touched())
         last_time_ms = block.time_ms(len(block.paths) - 1)
-        self._tail.append(TailBlock(key, data, SEPARATOR + absent + others, block.revisions[-1], last_time_ms))
-        self._lines += directory_lines(absent, len(self._unsealed), were_absent=True)
-        self._lines += directory_lines(others, len(self._unsealed), were_absent=False)
+        self._tail.append(
+            TailBlock(key, data, SEPARATOR + absent + changed + of_children, block.revisions[-1], last_time_ms)
+        )
+        for names, how in ((absent, ABSENT), (changed, CHANGED), (of_children, OF_CHILDREN)):
+            self._lines += directory_lines(names, len(self._unsealed), how)
         self._unsealed.append(key)
         self._unsealed_bytes += len(data)
         self.size_bytes += len(data)

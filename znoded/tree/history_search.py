@@ -9,7 +9,7 @@ from itertools import chain
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock
 from znoded.tree.history_log import BLOCK_BYTES, HistoryLog, TailBlock
-from znoded.tree.history_segment import BLOCKS, Segment, Touch, read_checked
+from znoded.tree.history_segment import BLOCKS, CHANGED, Segment, Touch, read_checked
 
 #: Unpacked blocks that are kept for the next reader: neighbours are asked for together.
 UNPACKED_BLOCKS = 16
@@ -40,17 +40,16 @@ class HistorySearch(HistoryLog):
         if self._newest:
             yield Block(self._newest)
 
-    def blocks_of(self, path: bytes, revision: int) -> Iterator[Block]:
-        """Those of them that touch `path`, and maybe some before."""
+    def touches_of(self, path: bytes, revision: int) -> Iterator[Touch]:
+        """How `path` is touched after `revision`, and maybe before, in order."""
         for segment in self._stored_after(revision):
-            for key in segment.blocks_of(path, self.read_stored):
-                yield self._stored_block(key)
+            yield from segment.touches_of(path, self.read_stored)
         needle = SEPARATOR + path + SEPARATOR
         for block in self._tail_after(revision):
             if needle in block.touched:
-                yield self._unpack(block.key, block.data)
+                yield Touch(path, block.key, CHANGED)
         if self._newest:
-            yield Block(self._newest)
+            yield Touch(path, NEWEST, CHANGED)
 
     def blocks_about(self, paths: Collection[bytes], revision: int, bytes_most: int) -> list[bytes] | None:
         """The keys of the blocks that touch `paths` or what is below after `revision`; None if they are too large."""
@@ -124,4 +123,4 @@ def _last_revision(segment: Segment) -> int:
 
 
 def _touches(paths: Iterable[bytes], key: bytes, low: bytes, high: bytes) -> Iterator[Touch]:
-    return iter([Touch(path, key, False) for path in sorted([path for path in paths if low <= path < high])])
+    return iter([Touch(path, key, CHANGED) for path in sorted([path for path in paths if low <= path < high])])

@@ -1,7 +1,7 @@
 """A segment of the history: some blocks in a row that are in the checkpoint, and a directory of whom they are about.
 
-The directory is the sorted list of the paths that the blocks touch, each with the number of the block and whether the
-znode was not there before it. It lies in the checkpoint too, cut into pages; the first path of each page is kept here.
+The directory is the sorted list of the paths that the blocks touch, each with the number of the block and how it
+touches the znode. It lies in the checkpoint too, cut into pages; the first path of each page is kept here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LINE_END = b"\1"
 PAGE_BYTES = 3_900
 #: So much of the first path of a page is kept.
 TOP_BYTES = 200
-_ABSENT, _PRESENT = b"-+"
+#: How a block touches a path: it was not there before, it changed itself, only its children did.
+ABSENT, CHANGED, OF_CHILDREN = b"-+."
 
 _KEY = struct.Struct(">qI")
 _CHECKSUM = struct.Struct(">I")
@@ -68,18 +69,18 @@ def first_revision(key: bytes) -> int:
     return revision
 
 
-def directory_lines(names: bytes, number: int, *, were_absent: bool) -> list[bytes]:
+def directory_lines(names: bytes, number: int, how: int) -> list[bytes]:
     """What the directory has of paths, with a NUL behind each, that the block of that number in its segment touches."""
-    suffix = bytes((_FIRST_NUMBER + number, _ABSENT if were_absent else _PRESENT))
+    suffix = bytes((_FIRST_NUMBER + number, how))
     return names.replace(SEPARATOR, SEPARATOR + suffix + _LINE_END).split(_LINE_END)[:-1]
 
 
 class Touch(NamedTuple):
-    """A path that a block touches, and whether the znode was not there before."""
+    """A path that a block touches, the key of the block, and how."""
 
     path: bytes
     key: bytes
-    was_absent: bool
+    how: int
 
 
 class Segment(NamedTuple):
@@ -112,15 +113,16 @@ class Segment(NamedTuple):
         start = bisect_left(self.keys, block_key(revision + 1, 0))
         return self.keys[max(0, start - 1) :]
 
-    def blocks_of(self, path: bytes, read: ReadStored) -> Iterator[bytes]:
-        """The keys of the blocks that touch `path`, in order. Raises Unreadable."""
+    def touches_of(self, path: bytes, read: ReadStored) -> Iterator[Touch]:
+        """How the blocks touch `path`, in order. Raises Unreadable."""
         needle = path + SEPARATOR
         for page in self._pages(path, read):
             if needle in page:
                 paths, suffixes = _unpack(page)
                 at = bisect_left(paths, path)
                 while at < len(paths) and paths[at] == path:
-                    yield self.keys[suffixes[at][0] - _FIRST_NUMBER]
+                    number, how = suffixes[at]
+                    yield Touch(path, self.keys[number - _FIRST_NUMBER], how)
                     at += 1
 
     def touches(self, low: bytes, high: bytes, read: ReadStored) -> Iterator[Touch]:
@@ -130,8 +132,8 @@ class Segment(NamedTuple):
         for page in self._pages(low, read, high):
             paths, suffixes = _unpack(page)
             for at in range(bisect_left(paths, low), bisect_left(paths, high)):
-                number, flag = suffixes[at]
-                yield Touch(paths[at], self.keys[number - _FIRST_NUMBER], flag == _ABSENT)
+                number, how = suffixes[at]
+                yield Touch(paths[at], self.keys[number - _FIRST_NUMBER], how)
 
     def blocks_about(self, path: bytes, read: ReadStored) -> set[bytes]:
         """The keys of the blocks that touch `path`, given without a slash at the end, or what is below it.
