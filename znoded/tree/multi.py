@@ -23,7 +23,7 @@ from znoded.tree.check import check
 from znoded.tree.create import Wanted, create_node
 from znoded.tree.delete import delete_node
 from znoded.tree.refusal import Refused
-from znoded.tree.set_data import set_data_of
+from znoded.tree.set_data import set_data
 from znoded.tree.undo import Undo
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def _carry_out(tree: Tree, time_ms: int, session: Session, identities: bytes, op
     """Carry out one operation: its result. Raises Refused or JuteError."""
     body = b""
     match request:
-        case SetDataRequest(path, data, version):
-            body = set_data_of(tree, time_ms, identities, path or b"", encode_buffer(data), version)
+        case SetDataRequest():
+            body = set_data(tree, time_ms, session, identities, request.encode())
         case DeleteRequest(path, version):
             delete_node(tree, identities, path or b"", version)
         case CheckRequest(path, version):
