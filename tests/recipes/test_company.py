@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.recipes.conftest import Connect
+from tests.recipes.conftest import TIMEOUT_S, Connect
+from tests.recipes.proxy import Proxy
 from tests.recipes.waiting import InThread, eventually
 from znoded.recipes import FencedLock, FencedReadLock, FencedWriteLock
 
@@ -99,3 +100,25 @@ def test_a_mixed_queue_moves_on(connect: Connect, path: str) -> None:
     for each in waiting:
         each.result()
     eventually(lambda: not observer.get_children(path))
+
+
+def test_a_waiter_of_kazoos_does_not_take_what_a_lock_delay_keeps_of_its_old_session_for_the_lock(
+    connect: Connect, client: KazooClient, proxy: Proxy
+) -> None:
+    path = "/kept"
+    client.create(f"/zookeeper/lock_delay{path}", b"3000", makepath=True)
+    first = client.Lock(path)
+    first.acquire()
+    waiter = connect(proxy.address, TIMEOUT_S)
+    waiting = InThread(waiter.Lock(path).acquire)
+    eventually(lambda: len(client.get_children(path)) == 2)
+    proxy.stall()
+    first.release()  # the waiter has the lock, does not know it, and its session expires
+    eventually(lambda: client.get_children(path)[0].startswith("kept-"))
+    proxy.cut()
+    proxy.mend()
+    eventually(lambda: len(client.get_children(path)) == 2)
+    assert not waiting.is_done
+    assert waiting.result()
+    [node] = client.get_children(path)
+    assert client.exists(f"{path}/{node}").ephemeralOwner == waiter.client_id[0]

@@ -177,7 +177,7 @@ def test_what_the_disk_has_changed_is_not_told() -> None:
         house.tree.history.value_at(b"/a", begin)
 
 
-def test_a_lock_that_is_kept_after_its_session_expired_is_a_change(house: World) -> None:
+def test_a_lock_that_is_kept_under_another_name_after_its_session_expired_is_two_changes(house: World) -> None:
     client = house.session(0x500)
     for path, data in ((b"/zookeeper/lock_delay", b""), (b"/zookeeper/lock_delay/l", b"5000"), (b"/l", b"")):
         client.create(path, data)
@@ -185,8 +185,13 @@ def test_a_lock_that_is_kept_after_its_session_expired_is_a_change(house: World)
     before = house.tree.zxid
     held = house.tree.nodes[b"/l/lock-0000000000"]
     house.expire(client)
-    (change,) = house.tree.history.changes(before, house.tree.zxid, 10)
-    assert (change.previous, change.current) == (held, house.tree.nodes[b"/l/lock-0000000000"])
+    gone, kept = house.tree.history.changes(before, house.tree.zxid, 10)
+    assert (gone.path, gone.previous, gone.current) == (b"/l/lock-0000000000", held, None)
+    assert (kept.path, kept.previous, kept.current) == (
+        b"/l/kept-lock-0000000000",
+        None,
+        house.tree.nodes[b"/l/kept-lock-0000000000"],
+    )
 
 
 # ---- how much is kept

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.tree.test_checkpoint_tables import Checkpoint, state
 from tests.tree.world import (
-    CHANGED,
     CHILDREN,
+    CREATED,
     DELETED,
     EPHEMERAL,
     EPHEMERAL_SEQUENTIAL,
@@ -40,6 +42,12 @@ def contend(session: Client, lock: bytes, name: bytes = b"x__lock__") -> bytes:
     return path
 
 
+def kept(path: bytes) -> bytes:
+    """The path of what is kept of a holder."""
+    lock, _, name = path.rpartition(b"/")
+    return lock + b"/kept-" + name
+
+
 def due(house: World, now_ms: int, limit: int = 100) -> list[bytes]:
     return [path for path, _, _ in kept_too_long(house.tree, now_ms, limit)]
 
@@ -64,15 +72,17 @@ def test_a_holder_that_expires_is_kept_until_the_delay_is_over(house: World, loc
     house.events()
     assert house.expire(holder) == 0
     ended_ms = house.now_ms
-    assert house.events() == [(CHANGED, held)]
-    after = house.stat(held)
+    assert house.events() == [(DELETED, held), (CHILDREN, lock), (CREATED, kept(held)), (CHILDREN, lock)]
+    after = house.stat(kept(held))
     assert (after.czxid, after.ephemeral_owner) == (before.czxid, 1)
     assert (after.version, after.mtime, after.mzxid) == (1, ended_ms, house.tree.zxid)
-    assert house.children(lock) == sorted((held, waiting))
+    assert house.children(lock) == sorted((kept(held), waiting))
+    parent = house.stat(lock)
+    assert (parent.num_children, parent.pzxid) == (2, house.tree.zxid)
     assert due(house, ended_ms + DELAY_MS - 1) == []
     [(path, mzxid, pzxid)] = kept_too_long(house.tree, ended_ms + DELAY_MS, 10)
     assert house.sweep(path, mzxid, pzxid) == 0
-    assert house.events() == [(DELETED, held), (CHILDREN, lock)]
+    assert house.events() == [(DELETED, kept(held)), (CHILDREN, lock)]
     assert house.children(lock) == [waiting]
     assert due(house, ended_ms + 10 * DELAY_MS) == []
 
@@ -119,7 +129,7 @@ def test_both_znodes_of_one_holder_are_kept(house: World, lock: bytes) -> None:
     contend(waiter, lock, b"_c_you-lock-")
     house.expire(waiter)
     house.expire(holder)
-    assert house.children(lock) == sorted(pair)
+    assert house.children(lock) == sorted(map(kept, pair))
 
 
 @pytest.mark.parametrize("name", [b"__rlock__", b"__READ__"])
@@ -132,7 +142,7 @@ def test_readers_that_share_a_lock_are_all_kept_and_those_behind_a_writer_are_no
     first, second, _, _ = (contend(session, lock, each) for session, each in zip(sessions, names, strict=True))
     for session in reversed(sessions):
         house.expire(session)
-    assert house.children(lock) == sorted((first, second))
+    assert house.children(lock) == sorted((kept(first), kept(second)))
 
 
 def test_what_is_kept_may_be_deleted_and_is_put_back_if_that_was_part_of_a_failed_multi(
@@ -142,10 +152,10 @@ def test_what_is_kept_may_be_deleted_and_is_put_back_if_that_was_part_of_a_faile
     held = contend(holder, lock)
     house.expire(holder)
     before = state(house.tree)
-    assert client.multi_errors(delete(held), check(b"/nowhere"))[1] == ErrorCode.NO_NODE
+    assert client.multi_errors(delete(kept(held)), check(b"/nowhere"))[1] == ErrorCode.NO_NODE
     assert state(house.tree)["nodes"] == before["nodes"]
-    assert due(house, house.now_ms + DELAY_MS) == [held]
-    assert client.delete(held) == 0
+    assert due(house, house.now_ms + DELAY_MS) == [kept(held)]
+    assert client.delete(kept(held)) == 0
     assert house.tree.kept == {}
 
 
@@ -154,7 +164,8 @@ def test_a_guarded_write_of_the_expired_holder_fails(house: World, client: Clien
     held = contend(holder, lock)
     assert isinstance(client.multi(check(held, 0), set_data(lock)), list)
     house.expire(holder)
-    assert client.multi_errors(check(held, 0), set_data(lock))[0] == ErrorCode.BAD_VERSION
+    assert client.multi_errors(check(held, 0), set_data(lock))[0] == ErrorCode.NO_NODE
+    assert client.multi_errors(check(kept(held), 0), set_data(lock))[0] == ErrorCode.BAD_VERSION
 
 
 def test_what_is_kept_has_no_children_and_keeps_its_acl(house: World, client: Client, lock: bytes) -> None:
@@ -162,8 +173,8 @@ def test_what_is_kept_has_no_children_and_keeps_its_acl(house: World, client: Cl
     held = holder.create(b"/lock/x__lock__", flags=EPHEMERAL_SEQUENTIAL, acl=world(Perm.READ | Perm.CREATE))
     assert isinstance(held, bytes)
     house.expire(holder)
-    assert house.acl(held) == world(Perm.READ | Perm.CREATE)
-    assert client.create(held + b"/child") == ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
+    assert house.acl(kept(held)) == world(Perm.READ | Perm.CREATE)
+    assert client.create(kept(held) + b"/child") == ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
 
 
 def test_a_delay_that_is_taken_away_is_over(house: World, client: Client, lock: bytes) -> None:
@@ -174,7 +185,7 @@ def test_a_delay_that_is_taken_away_is_over(house: World, client: Client, lock: 
         contend(holder, b"/lock-%d" % number)
         house.expire(holder)
     client.delete(b"/zookeeper/lock_delay/lock-1")
-    assert due(house, house.now_ms + 100) == [b"/lock-1/x__lock__0000000000"]
+    assert due(house, house.now_ms + 100) == [b"/lock-1/kept-x__lock__0000000000"]
     assert len(due(house, house.now_ms + 1000, limit=2)) == 2
 
 
@@ -183,9 +194,9 @@ def test_a_sweep_is_refused_when_it_is_kept_no_more(house: World, client: Client
     held = contend(holder, lock)
     house.expire(holder)
     [candidate] = kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)
-    client.set(held)
+    client.set(kept(held))
     assert house.sweep(*candidate) == ErrorCode.BAD_VERSION
-    client.delete(held)
+    client.delete(kept(held))
     assert house.sweep(*candidate) == ErrorCode.NO_NODE
 
 
@@ -198,4 +209,66 @@ def test_it_survives_a_checkpoint(house: World, lock: bytes) -> None:
     checkpoint.write(house.tree.take_changes())
     loaded = checkpoint.load()
     assert state(loaded) == state(house.tree)
-    assert loaded.kept == house.tree.kept == {held: None}
+    assert loaded.kept == house.tree.kept == {kept(held): holder.id}
+
+
+def test_nothing_is_kept_where_its_other_name_is_taken(house: World, client: Client, lock: bytes) -> None:
+    holder = house.session(1)
+    held = contend(holder, lock)
+    client.create(kept(held), b"mine")
+    house.expire(holder)
+    assert house.children(lock) == [kept(held)]
+    assert house.data(kept(held)) == b"mine"
+    assert house.tree.kept == {}
+
+
+def test_a_quota_counts_what_is_kept_once(house: World, client: Client, lock: bytes) -> None:
+    holder = house.session(1)
+    holder.create(lock + b"/x__lock__", b"12345", flags=EPHEMERAL_SEQUENTIAL)
+    for path in (b"", b"/lock"):
+        client.create(b"/zookeeper/quota" + path)
+    client.create(b"/zookeeper/quota/lock/zookeeper_limits", b"count=-1,bytes=-1")
+    client.create(b"/zookeeper/quota/lock/zookeeper_stats", b"count=0,bytes=0")
+    before = house.data(b"/zookeeper/quota/lock/zookeeper_stats")
+    house.expire(holder)
+    assert house.data(b"/zookeeper/quota/lock/zookeeper_stats") == before
+    house.sweep(*kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)[0])
+    assert house.data(b"/zookeeper/quota/lock/zookeeper_stats") == b"count=1,bytes=0"
+
+
+def test_a_session_with_the_id_of_one_before_has_what_is_kept_of_that(
+    house: World, client: Client, lock: bytes
+) -> None:
+    holder = house.session(1)
+    held = contend(holder, lock)
+    house.expire(holder)
+    [candidate] = kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)
+    house.session(holder.id)
+    checkpoint = Checkpoint()
+    checkpoint.write(house.tree.take_changes())
+    assert state(checkpoint.load()) == state(house.tree)
+    assert house.sweep(*candidate) == ErrorCode.NO_NODE
+    assert client.delete(kept(held)) == 0
+    assert house.sweep(*candidate) == ErrorCode.NO_NODE
+
+
+def test_a_clock_set_back_does_not_keep_a_lock_for_as_long(house: World, lock: bytes) -> None:
+    holder = house.session(1)
+    held = contend(holder, lock)
+    house.expire(holder)
+    assert due(house, house.now_ms - MAX_DELAY_MS) == []
+    assert due(house, house.now_ms - MAX_DELAY_MS - 1) == [kept(held)]
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_session_with_thousands_of_contenders_ends_soon(house: World, lock: bytes, is_ahead: bool) -> None:
+    """The whole cell waits for it."""
+    holder, other = house.session(1), house.session(2)
+    if is_ahead:
+        contend(other, lock)
+    for _ in range(3000):
+        contend(holder, lock)
+    began_s = time.process_time()
+    house.expire(holder)
+    assert time.process_time() - began_s < 5.0, "it takes time that grows with the square"
+    assert len(house.tree.kept) == (0 if is_ahead else 3000)

@@ -8,7 +8,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError, RolledBackError
 
 from znoded.recipes.errors import LeaseLost
 
-#: Nobody sets the data of a lock's znode but the server, when it keeps one whose session expired (see docs/fencing.md).
+#: Nobody sets the data of a lock's znode. Who does takes its place from the holder.
 HELD_VERSION = 0
 
 

@@ -42,7 +42,7 @@ def remove_in_background(client: Any, path: str, own_id: str, nodes: Sequence[st
 
 
 def _delete_together(client: Any, nodes: Sequence[str]) -> bool:
-    """Delete znodes in one round trip, unless the server keeps them for a lock-delay; whether that was done."""
+    """Delete znodes in one round trip, if nobody has set their data; whether that was done."""
     transaction = client.transaction()
     for node in nodes:
         transaction.delete(node, HELD_VERSION)
@@ -74,7 +74,7 @@ def _delete_seen(client: Any, path: str, own_id: str) -> None:
         return
     for node in nodes:
         stat = client.exists(node)
-        # One of an earlier session is on its way out, or kept for a while by a lock-delay.
+        # One of an earlier session is kept for a while by a lock-delay.
         if stat is not None and stat.ephemeralOwner == session_id(client):
             try:
                 client.delete(node)

@@ -1,21 +1,38 @@
 """Lock-delay: a lock whose holder's session expired stays taken for a while, since the holder may not know it yet.
 
 It is asked for by a znode: the data of /zookeeper/lock_delay/PATH is the delay in ms, as decimal text, of the lock
-whose contenders are children of /PATH. When a session expires, those of its ephemerals that hold such a lock are kept:
-their data version and mtime move, so that no guarded write of the old holder succeeds, and a sweep deletes them when
-the delay is over. Everybody else waits for them as for any contender ahead.
+whose contenders are children of /PATH. When a session expires, those of its ephemerals that hold such a lock are kept
+under another name, with `kept-` in front, and a sweep deletes them when the delay is over. The sequence number is the
+same, so everybody else waits for them as for any contender ahead. The name is not, so no guarded write of the old
+holder succeeds; and a client of Kazoo or Curator, which looks for its place in the queue by its name alone, does not
+take what is left of its old session for the lock.
 
 What is kept is an ephemeral whose session is gone, so the znodes alone say it, and a checkpoint needs no more.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
 from znoded.jute.ops import EventType
+from znoded.tree import quota
+from znoded.tree.delete import remove_node
+from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import parent_of
-from znoded.tree.znode import STAT_BYTES, data_of, mtime_of, mzxid_of, owner_of, pzxid_of, with_data
+from znoded.tree.znode import (
+    STAT_BYTES,
+    data_bytes_of,
+    data_of,
+    mtime_of,
+    mzxid_of,
+    next_count,
+    owner_of,
+    pzxid_of,
+    with_child_created,
+    with_data,
+)
 
 if TYPE_CHECKING:
     from znoded.tree.sessions import Session
@@ -24,6 +41,8 @@ if TYPE_CHECKING:
 ROOT = b"/zookeeper/lock_delay"
 #: The longest delay, as in Chubby and Consul; a longer one is cut to it.
 MAX_DELAY_MS = 60_000
+#: In front of the name of what is kept.
+KEPT = b"kept-"
 
 _MS = re.compile(rb"[0-9]{1,9}")
 #: As the server appends it, below 0 once it has counted beyond 2147483647; a single - may end a name.
@@ -31,7 +50,7 @@ _SEQUENCE = re.compile(rb"(?:(?<=[_-])-[0-9]{9,10}|[0-9]{10})$")
 _SEQUENCES = 1 << 32
 #: In the names of contenders that share a lock: Kazoo's readers and ours, and Curator's.
 _SHARED = (b"__rlock__", b"__READ__")
-_DATA_CHANGED = int(EventType.NODE_DATA_CHANGED)
+_NODE_CREATED, _CHILDREN_CHANGED = int(EventType.NODE_CREATED), int(EventType.NODE_CHILDREN_CHANGED)
 
 
 def delay_ms(tree: Tree, parent: bytes) -> int:
@@ -45,48 +64,87 @@ def to_keep(tree: Tree, session: Session) -> set[bytes]:
     """The ephemerals of a session that hold a lock with a delay, when the session expires."""
     if ROOT not in tree.nodes:
         return set()
+    contenders: dict[bytes, list[bytes]] = {}
+    for path in session.ephemerals or ():
+        contenders.setdefault(parent_of(path), []).append(path)
     return {
         path
-        for path in session.ephemerals or ()
-        if delay_ms(tree, parent_of(path)) and _holds_lock(tree, path, session.id)
+        for parent, paths in contenders.items()
+        if delay_ms(tree, parent)
+        for path in _holding(tree, parent, paths, session.id)
     }
 
 
 def keep(tree: Tree, path: bytes) -> None:
-    """The session that owns this ephemeral expires with the command that is being applied, and the znode stays."""
-    before, acl = tree.nodes[path], tree.acls.get(path)
-    node = with_data(before, before[:-STAT_BYTES], tree.zxid, tree.time_ms)
-    tree.replace(path, node)
-    tree.kept[path] = None
-    tree.history.add((tree.zxid, tree.time_ms, _DATA_CHANGED, path, before, node, acl, b""))
-    tree.events.append((_DATA_CHANGED, path, acl))
+    """Keep this ephemeral, whose session is gone with the command that is being applied, under its other name."""
+    zxid, parent = tree.zxid, parent_of(path)
+    node, acl = tree.nodes[path], tree.acls.get(path)
+    remove_node(tree, path)
+    kept = parent + b"/" + KEPT + path[len(parent) + 1 :]
+    if kept in tree.nodes:
+        return  # somebody made it, to have no delay
+    parent_node, node = tree.nodes[parent], with_data(node, node[:-STAT_BYTES], zxid, tree.time_ms)
+    tree.replace(kept, node)
+    tree.replace(parent, with_child_created(parent_node, zxid))
+    tree.created[parent] = next_count(tree.created.get(parent, 0))
+    tree.dirty.created.add(parent)
+    tree.link(kept, parent, owner_of(node))
+    if acl is not None:
+        tree.acls[kept] = acl
+        tree.dirty.acls.add(kept)
+    tree.history.add((zxid, tree.time_ms, _NODE_CREATED, kept, b"", node, acl, parent_node[PARENT_END]))
+    tree.events.append((_NODE_CREATED, kept, acl))
+    tree.events.append((_CHILDREN_CHANGED, parent, tree.acls.get(parent)))
+    if tree.quotas:
+        quota.count(tree, kept, 1, data_bytes_of(node))
 
 
 def kept_too_long(tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, int, int]]:
-    """At most `limit` kept nodes to delete at `now_ms` of the wall clock, each as (path, mzxid, pzxid)."""
+    """At most `limit` kept nodes to delete at `now_ms` of the wall clock, each as (path, mzxid, pzxid).
+
+    A clock that was set back, or another leader's, may be behind the mtime: by more than the longest delay, it tells
+    nothing, and the lock must not stay taken until it has come up again.
+    """
     found: list[tuple[bytes, int, int]] = []
     for path in tree.kept:
         node = tree.nodes[path]
-        if now_ms - mtime_of(node) >= delay_ms(tree, parent_of(path)):
+        if not -MAX_DELAY_MS <= now_ms - mtime_of(node) < delay_ms(tree, parent_of(path)):
             found.append((path, mzxid_of(node), pzxid_of(node)))
             if len(found) >= limit:
                 break
     return found
 
 
-def _holds_lock(tree: Tree, path: bytes, session_id: int) -> bool:
-    """Whether no contender of another session is ahead of this one, but for those that it shares the lock with."""
-    sequence = _sequence(path)
-    if sequence is None:
-        return False
-    is_shared = _is_shared(path)
-    for sibling in tree.children[parent_of(path)]:
-        other = _sequence(sibling)
-        if other is None or not 0 < (sequence - other) % _SEQUENCES < _SEQUENCES // 2:
+def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> list[bytes]:
+    """Those of a session's children of `parent` with no contender of another session ahead that excludes them.
+
+    One look at each sibling, and at few of them if many wait: a session may have thousands there, and thousands of
+    sessions one each.
+    """
+    numbered = [(sequence, path) for path in paths if (sequence := _sequence(path)) is not None]
+    if not numbered:
+        return []
+    origin = numbered[0][0]
+    contenders = [(_behind(sequence, origin), _is_shared(path), path) for sequence, path in numbered]
+    front = min(place for place, _, _ in contenders)
+    is_any_shared = any(is_shared for _, is_shared, _ in contenders)
+    #: Of the others: the place of the first that excludes one that is alone, or one that shares.
+    first: dict[bool, float] = {False: math.inf, True: math.inf}
+    for sibling in tree.children[parent]:
+        sequence = _sequence(sibling)
+        if sequence is None or owner_of(tree.nodes[sibling]) == session_id:
             continue
-        if owner_of(tree.nodes[sibling]) != session_id and not (is_shared and _is_shared(sibling)):
-            return False
-    return True
+        place = _behind(sequence, origin)
+        for kind in (False,) if _is_shared(sibling) else (False, True):
+            first[kind] = min(first[kind], place)
+        if first[is_any_shared] < front:
+            return []
+    return [path for place, is_shared, path in contenders if place <= first[is_shared]]
+
+
+def _behind(sequence: int, origin: int) -> int:
+    """How far a sequence number is behind another one; behind 2147483647 comes -2147483648."""
+    return (sequence - origin + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
 
 
 def _sequence(path: bytes) -> int | None:

@@ -83,7 +83,10 @@ def session_password(cell_secret: bytes, session_id: int) -> bytes:
 
 
 def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
-    """The internal op createSession. Its id is new; 0 cannot be one, since it stands for no owner."""
+    """The internal op createSession. Its id is new; 0 cannot be one, since it stands for no owner.
+
+    If it is that of a session before, of which a lock-delay kept something, that is this one's, as after a `load`.
+    """
     reader = Reader(record)
     timeout_ms = reader.int()
     password = reader.buffer()
@@ -91,7 +94,11 @@ def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
         raise Refused(ErrorCode.BAD_ARGUMENTS)
     if password is None:
         password = session_password(tree.cell_secret, session_id)
-    tree.sessions[session_id] = Session(session_id, timeout_ms, password, attach)
+    tree.sessions[session_id] = session = Session(session_id, timeout_ms, password, attach)
+    if session_number(session_id) <= tree.last_session_number:
+        for path in [path for path, owner in tree.kept.items() if owner == session_id]:
+            session.own(path)
+            del tree.kept[path]
     tree.last_session_number = max(tree.last_session_number, session_number(session_id))
     tree.dirty.sessions.add(session_id)
 
@@ -129,10 +136,10 @@ def expire_session(tree: Tree, session_id: int, attach: int, record: bytes) -> N
 
 def _end(tree: Tree, session: Session, kept: Set[bytes]) -> None:
     """The session goes, and its ephemerals but those kept. Sorted: every member must fire the same events."""
+    del tree.sessions[session.id]
+    tree.dirty.sessions.add(session.id)
     for path in sorted(session.ephemerals or ()):
         if path in kept:
             lock_delay.keep(tree, path)
         else:
             remove_node(tree, path)
-    del tree.sessions[session.id]
-    tree.dirty.sessions.add(session.id)

@@ -132,11 +132,12 @@ def _find_children_and_owners(tree: Tree) -> None:
         except KeyError:
             children[parent] = {path: None}
         if node[OWNER_SLICE] != NO_OWNER_BYTES:
-            session = tree.sessions.get(owner_of(node))
+            owner = owner_of(node)
+            session = tree.sessions.get(owner)
             if session is not None:
                 session.own(path)
             else:
-                tree.kept[path] = None
+                tree.kept[path] = owner
     del children[b"/"][b"/"]  # the loop took the root for a child of itself
     tree.children = {parent: paths for parent, paths in children.items() if paths}
     tree.children_bytes = {parent: names_bytes(parent, paths) for parent, paths in tree.children.items()}

@@ -74,8 +74,8 @@ class Tree:
         #: Path -> the limits of the quota on it.
         self.quotas: dict[bytes, HardLimits] = {}
         self.sessions: dict[int, Session] = {}
-        #: The paths of ephemerals that outlive their session (see `lock_delay`).
-        self.kept: dict[bytes, None] = {}
+        #: The paths of ephemerals that outlive their session (see `lock_delay`), with the session's id.
+        self.kept: dict[bytes, int] = {}
         self.history = History(self, options.history_bytes, options.history_retention_ms)
         #: The events of what was applied, in firing order; whoever delivers them clears the list.
         self.events: list[Event] = []
@@ -191,7 +191,7 @@ class Tree:
         if owner in self.sessions:
             self.sessions[owner].own(path)
         elif owner:
-            self.kept[path] = None
+            self.kept[path] = owner
 
     def unlink(self, path: bytes, parent: bytes, owner: int) -> None:
         """The opposite of `link`."""
