@@ -46,3 +46,17 @@ def test_who_fails_inside_lets_the_next_one_in() -> None:
         raise RuntimeError
     with guard.holding("a", 1):
         pass
+
+
+def test_who_is_inside_of_one_object_keeps_nobody_out_of_another() -> None:
+    guard = InProcessGuard()
+    entered: list[str] = []
+
+    def work() -> None:
+        with guard.holding("a", 1), guard.holding("b", 1):
+            entered.append("both")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(5.0)
+    assert entered == ["both"]

@@ -14,17 +14,28 @@ class InProcessGuard:
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._in_use: set[str] = set()
+        self._changed = threading.Condition()
 
     @contextmanager
     def holding(self, object_name: str, token: int) -> Iterator[None]:
-        """In the block, nobody else is let in, and no older token will be after it. Raises StaleToken."""
-        with self._lock:
+        """In the block, nobody else is let in to this object, and no older token will be after it. Raises StaleToken.
+
+        A block may be in that of another object; threads that do so have to take the objects in one order.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: object_name not in self._in_use)
             highest = self._highest.get(object_name, token)
             if token < highest:
                 raise StaleToken(object_name, token, highest)
             self._highest[object_name] = token
+            self._in_use.add(object_name)
+        try:
             yield
+        finally:
+            with self._changed:
+                self._in_use.discard(object_name)
+                self._changed.notify_all()
 
     def highest(self, object_name: str) -> int | None:
         """The highest token seen; None if there was none."""
