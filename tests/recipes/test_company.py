@@ -64,8 +64,8 @@ def test_one_keeps_out_the_other(connect: Connect, path: str, first: Acquire, se
     path = path.replace(" ", "-")
     holder, waiter = connect(), connect()
     release = first(holder, path)
-    waiting = InThread(lambda: second(waiter, path))
     before = len(holder.get_children(path))
+    waiting = InThread(lambda: second(waiter, path))
     eventually(lambda: len(holder.get_children(path)) > before or waiting.is_done)
     third = FencedLock(holder, path).try_acquire()
     assert third is None

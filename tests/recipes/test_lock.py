@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -12,9 +14,11 @@ from kazoo.security import make_acl
 
 from tests.recipes.conftest import TIMEOUT_S, Connect
 from tests.recipes.proxy import Proxy
-from tests.recipes.waiting import InThread, eventually
+from tests.recipes.waiting import PATIENCE_S, InThread, eventually
 from znoded.jute.ops import Op
 from znoded.recipes import AcquireCancelled, AcquireTimeout, FencedLock, Standing
+from znoded.recipes.removal import remove_in_background
+from znoded.recipes.session import session_id
 
 
 def queue_of(client: KazooClient, path: str) -> list[str]:
@@ -191,6 +195,54 @@ def test_a_waiter_whose_place_is_deleted_queues_anew(connect: Connect, client: K
         client.delete(f"{path}/{next(name for name in places if name[-20:-10] != '__lock__lo')}")
     waiting.result().release()
     eventually(lambda: not queue_of(client, path))
+
+
+def test_attempts_that_give_up_leave_no_watches_behind(connect: Connect, client: KazooClient, path: str) -> None:
+    waiter = connect()
+    lock = FencedLock(waiter, path)
+    with FencedLock(client, path).acquire():
+        for _ in range(5):
+            with pytest.raises(AcquireTimeout):
+                lock.acquire(timeout_s=0.05)
+        assert sum(map(len, waiter._data_watchers.values())) <= 1
+
+
+def test_a_timeout_counts_while_the_server_is_asked_for_the_sessions(
+    connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect(timeout_s=60.0)
+    is_over = threading.Event()
+    monkeypatch.setattr(client, "command", lambda _word: is_over.wait(PATIENCE_S))
+    began_s = time.monotonic()
+    with pytest.raises(AcquireTimeout):
+        FencedLock(client, path).acquire(timeout_s=0.1)
+    assert time.monotonic() - began_s < PATIENCE_S / 2
+    is_over.set()
+    eventually(lambda: not queue_of(client, path))
+
+
+def test_a_session_timeout_that_was_not_told_is_asked_for_again(
+    connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect(timeout_s=60.0)  # 2 s are granted
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "command", lambda _word: "")
+        FencedLock(client, path).acquire().release()
+    with FencedLock(client, path).acquire() as lease:
+        assert lease.remaining_s <= 2.0
+
+
+def test_a_connection_that_breaks_while_a_place_is_given_up_leaves_nothing_behind(
+    client: KazooClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = FencedLock(client, path).acquire()
+    known: list[Any] = [None]  # without a connection, the first time
+    monkeypatch.setattr(
+        "znoded.recipes.removal.session_id", lambda client: known.pop() if known else session_id(client)
+    )
+    remove_in_background(client, path, lease.node.rpartition("/")[2][len("fenced-") :][:32])
+    eventually(lambda: not queue_of(client, path))
+    assert not known
 
 
 def test_rights_that_do_not_suffice_are_told_and_leave_nothing(client: KazooClient, path: str) -> None:

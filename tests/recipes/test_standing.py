@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import queue as queues
+from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 
 from tests.recipes.conftest import TIMEOUT_S, Connect
@@ -105,3 +107,25 @@ def test_a_holder_whose_callback_fails_is_kept_all_the_same(connect: Connect, pr
         eventually(lambda: lease.standing is Standing.JEOPARDY)
         proxy.mend()
         eventually(lambda: lease.standing is Standing.SAFE)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lease_whose_thread_is_ended_by_its_callback_is_lost(connect: Connect, proxy: Proxy, path: str) -> None:
+    def end(lease: Lease, standing: Standing) -> None:
+        raise SystemExit
+
+    lease = FencedLock(connect(proxy.address), path, on_standing=end).acquire()
+    proxy.cut()
+    assert lease.wait_until_over(PATIENCE_S)
+    assert lease.standing is Standing.LOST, "nobody keeps it, and its place is given up"
+
+
+def test_a_connection_that_breaks_behind_a_confirmation_costs_no_lease(
+    client: KazooClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = FencedLock(client, path).acquire()
+    asked: list[Any] = []
+    monkeypatch.setattr("znoded.recipes.lease.session_id", asked.append)  # None, as without a connection
+    eventually(lambda: len(asked) > 1)
+    assert lease.standing is Standing.SAFE
+    lease.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from znoded.recipes.errors import AcquireCancelled, AcquireTimeout
 from znoded.recipes.lease import CONFIRMATIONS, Lease, OnStanding
 from znoded.recipes.names import Contender, own, predecessor, prefixes
 from znoded.recipes.removal import remove_in_background
-from znoded.recipes.session import UNANSWERED, session_id, session_timeout_s
+from znoded.recipes.session import UNANSWERED, session_id, session_timeout_async
 from znoded.recipes.tenure import Tenure
 
 #: How long a failed attempt waits for its place in the queue to be gone, which goes on behind its back then.
@@ -32,7 +33,11 @@ ZNODES = 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be acquired, and how. `is_shared`: together with others that share it."""
+    """What is to be acquired, and how. `is_shared`: together with others that share it.
+
+    `watch` gives all attempts that go on what happens to those they wait for (see `Attempt.happened`). Kazoo keeps what
+    watches a znode until that changes, so it is one for all: those that gave up must not leave theirs behind.
+    """
 
     client: Any
     path: str
@@ -41,6 +46,7 @@ class Wanted:
     grace_s: float
     on_standing: OnStanding | None
     clock: Clock
+    watch: Callable[[Any], object]
 
 
 class _PlaceLost(Exception):
@@ -62,6 +68,14 @@ class Attempt:
         self._create: Any = None
         self._session = 0
         self._nodes: list[str] = []
+        self._awaited = ""
+        self._is_awaited_gone = False
+
+    def happened(self, event: Any) -> None:
+        """On one of Kazoo's threads: an event of a znode that an attempt waits for, or of the connection."""
+        if event.path is None or event.path.rpartition("/")[2] == self._awaited:
+            self._is_awaited_gone = True
+            self._wake.set()
 
     def cancel(self) -> None:
         """Have `run` raise AcquireCancelled, unless it has the lock already."""
@@ -97,7 +111,7 @@ class Attempt:
         wanted = self._wanted
         place = self._place()
         self._nodes = [f"{wanted.path}/{each.name}" for each in place]
-        timeout_s = session_timeout_s(self._client, self._session)
+        timeout_s = self._ask(session_timeout_async(self._client, self._session))
         while True:
             asked_s = wanted.clock.now_s()
             children = self._ask(self._client.get_children_async(wanted.path))
@@ -109,7 +123,7 @@ class Attempt:
                 break
             if not self._waits:
                 return None
-            self._await_end_of(f"{wanted.path}/{ahead}")
+            self._await_end_of(ahead)
         stat = self._ask(self._client.exists_async(self._nodes[0]))
         if stat is None or stat.ephemeralOwner != self._session:
             raise _PlaceLost
@@ -173,19 +187,14 @@ class Attempt:
 
     # ---- waiting
 
-    def _await_end_of(self, node: str) -> None:
+    def _await_end_of(self, name: str) -> None:
         """Wait until the znode is gone, or something else happens that is worth a look."""
-        fired: list[object] = []
-
-        def watch(event: object) -> None:
-            fired.append(event)
-            self._wake.set()
-
+        self._awaited, self._is_awaited_gone = name, False
         try:
-            self._ask(self._client.get_async(node, watch=watch))
+            self._ask(self._client.get_async(f"{self._wanted.path}/{name}", watch=self._wanted.watch))
         except NoNodeError:
             return
-        while not fired:
+        while not self._is_awaited_gone:
             self._wait()
 
     def _await_connection(self) -> None:

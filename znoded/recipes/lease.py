@@ -131,6 +131,7 @@ class Lease:
                 self._clock.wait(self._wake, min(self._changes_in_s(), self._confirm_in_s()))
                 self._wake.clear()
         finally:
+            self._end()  # whatever it was, as a SystemExit of `on_standing`: nobody keeps the lock any more
             self._client.remove_listener(self._connection_changed)
             if not self._is_released:
                 # Lost while the session may go on, as when the grace was over: its place must not block the others.
@@ -171,7 +172,8 @@ class Lease:
             self._end()
         elif answer.exception is None:
             stat = answer.value
-            if stat is None or stat.ephemeralOwner != self._session or session_id(self._client) != self._session:
+            has_another_session = session_id(self._client) not in (self._session, None)
+            if stat is None or stat.ephemeralOwner != self._session or has_another_session:
                 self._end()
             else:
                 with self._guard:

@@ -41,7 +41,14 @@ class FencedLock:
         self.path = path
         self._client = client
         self._wanted = Wanted(
-            client, path, identifier.encode(), self._is_shared, grace_s, on_standing, clock or SystemClock()
+            client,
+            path,
+            identifier.encode(),
+            self._is_shared,
+            grace_s,
+            on_standing,
+            clock or SystemClock(),
+            self._happened,
         )
         self._attempts: set[Attempt] = set()
         self._guard = threading.Lock()
@@ -63,9 +70,7 @@ class FencedLock:
 
     def cancel(self) -> None:
         """End every `acquire` that waits, with AcquireCancelled. Leases stay."""
-        with self._guard:
-            attempts = list(self._attempts)
-        for attempt in attempts:
+        for attempt in self._going_on():
             attempt.cancel()
 
     def contenders(self) -> list[str]:
@@ -76,6 +81,14 @@ class FencedLock:
             return []
         found = [self._identifier_of(f"{self.path}/{name}") for name in names]
         return [identifier for identifier in found if identifier is not None]
+
+    def _happened(self, event: Any) -> None:
+        for attempt in self._going_on():
+            attempt.happened(event)
+
+    def _going_on(self) -> list[Attempt]:
+        with self._guard:
+            return list(self._attempts)
 
     def _identifier_of(self, node: str) -> str | None:
         try:

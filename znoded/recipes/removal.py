@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError
 
 from znoded.recipes.clock import Event
 from znoded.recipes.guarded import HELD_VERSION
@@ -74,8 +74,11 @@ def _delete_seen(client: Any, path: str, own_id: str) -> None:
         return
     for node in nodes:
         stat = client.exists(node)
+        session = session_id(client)
+        if session is None:  # the connection broke behind the answer
+            raise ConnectionLoss
         # One of an earlier session is kept for a while by a lock-delay.
-        if stat is not None and stat.ephemeralOwner == session_id(client):
+        if stat is not None and stat.ephemeralOwner == session:
             try:
                 client.delete(node)
             except NoNodeError:

@@ -33,20 +33,30 @@ def session_id(client: Any) -> int | None:
     return identity[0] if identity else None
 
 
-def session_timeout_s(client: Any, session: int) -> float:
-    """The timeout of the client's session `session`, as far as it can be known.
+def session_timeout_async(client: Any, session: int) -> Any:
+    """The answer, as Kazoo's: the timeout in seconds of the client's session `session`, as far as it can be known.
 
     Kazoo keeps what it asked for and does not tell what it was granted. The server grants what lies between its two
     limits, which it tells to the word `conf`; one that does not answer to it is taken to have granted what was wanted.
     """
-    known_session, timeout_s = _KNOWN.get(client, (0, 0.0))
+    answer = client.handler.async_result()
+    known_session, known_s = _KNOWN.get(client, (0, 0.0))
     if known_session == session:
-        return timeout_s
+        answer.set(known_s)
+    else:
+        client.handler.spawn(lambda: answer.set(_ask_for_timeout_s(client, session)))
+    return answer
+
+
+def _ask_for_timeout_s(client: Any, session: int) -> float:
+    """This may take as long as a session: the word goes by a connection of its own."""
     wanted_ms = int(client._session_timeout)
     try:
-        limits = {name: int(value) for name, value in _LIMIT.findall(client.command(b"conf"))}
+        conf = str(client.command(b"conf"))
     except Exception:  # whatever it is, there is no answer
-        limits = {}
+        conf = ""
+    limits = {name: int(value) for name, value in _LIMIT.findall(conf)}
     timeout_s = max(limits.get("min", 0), min(wanted_ms, limits.get("max", wanted_ms))) / 1000
-    _KNOWN[client] = session, timeout_s
+    if conf:  # else it is to be asked again
+        _KNOWN[client] = session, timeout_s
     return timeout_s
