@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
-from tests.server.harness import Client, HandReplica, House
+from tests.server.harness import Client, HandReplica, House, exists
 from znoded.config import parse
 from znoded.server import cell_member
 from znoded.server.cell_member import CellMember
@@ -106,6 +106,21 @@ def test_what_was_heard_while_the_leader_was_out_of_reach_is_told_later(house: F
     house.replica.reaches_leader = True
     house.pass_time(1)
     assert house.replica.told == [client.session_id.to_bytes(8)]
+
+
+def test_the_leader_is_told_who_reads_before_it_confirms_the_read(
+    house: FollowersHouse, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client may take its session for good from the moment at which it asked."""
+    told_before: list[list[bytes]] = []
+
+    def confirm(then: Callable[[bool], None]) -> None:
+        told_before.append(list(house.replica.told))
+        then(True)
+
+    monkeypatch.setattr(house.member.gate, "confirm", confirm)
+    client.send(exists(1, b"/"))
+    assert told_before == [[client.session_id.to_bytes(8)]]
 
 
 def test_a_snapshot_leaves_nobody_waiting_for_a_session(house: FollowersHouse) -> None:

@@ -91,7 +91,7 @@ class CellMember(Member):
     def __init__(self, config: Config, reactor: Any) -> None:
         super().__init__(config, reactor, partial(_make_replica, config))
         self.cell = cast(CellReplica, self.replica)
-        self.gate = ReadGate(reactor, self.pipeline, self.cell.confirm_reads)
+        self.gate = ReadGate(reactor, self.pipeline, self.cell.confirm_reads, self._report)
         self._roster = CellRoster(self.tree)
         self._reporting = LoopingCall(self._report_sessions)
         self._reporting.clock = reactor
@@ -154,12 +154,18 @@ class CellMember(Member):
         self._look_for_leader(now_ms)
         if self.cell.leads or not self.cell.reaches_leader:
             return
-        heard = [
-            connection.session_id
+        since_ms, self._last_report_ms = self._last_report_ms, now_ms
+        self._report(
+            connection
             for connection in self.admission
-            if connection.live is not None and connection.live.heard_ms >= self._last_report_ms
-        ]
-        self._last_report_ms = now_ms
+            if connection.live is not None and connection.live.heard_ms >= since_ms
+        )
+
+    def _report(self, connections: Iterable[ClientConnection]) -> None:
+        """Tell the leader, if that is another member, that the clients of these connections were heard."""
+        if self.cell.leads or not self.cell.reaches_leader:
+            return
+        heard = [connection.session_id for connection in connections if connection.live is not None]
         if heard:
             self.cell.tell_leader(struct.pack(f">{len(heard)}q", *heard))
 

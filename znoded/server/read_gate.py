@@ -2,12 +2,15 @@
 
 One round of questions is with the leader, the next one collects meanwhile: the cost is for a round, not for a read.
 What a connection sends behind a read that waits, waits with it, so that its requests keep their order.
+
+Who is answered may count on a session timeout from the moment at which it asked, as the holder of a lock does. So the
+leader is told whom this member heard before it confirms anything.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from znoded.jute.ops import Op
@@ -29,9 +32,19 @@ SYNC = int(Op.SYNC)
 class ReadGate:
     """Holds what connections sent until their member has confirmed that its state is new enough for it."""
 
-    def __init__(self, reactor: Any, pipeline: Pipeline, confirm: Callable[[Callable[[bool], None]], None]) -> None:
-        """`confirm(then)` calls `then(True)` when all that was committed before is applied, `then(False)` if never."""
+    def __init__(
+        self,
+        reactor: Any,
+        pipeline: Pipeline,
+        confirm: Callable[[Callable[[bool], None]], None],
+        report: Callable[[Iterable[ClientConnection]], None],
+    ) -> None:
+        """`confirm(then)` calls `then(True)` when all that was committed before is applied, `then(False)` if never.
+
+        `report` tells the leader that these were heard.
+        """
         self.confirm = confirm
+        self._report = report
         self._reactor = reactor
         self._pipeline = pipeline
         self._collecting: list[ClientConnection] = []
@@ -51,6 +64,7 @@ class ReadGate:
         """Begin the next round with all that is held, unless one is under way."""
         if self._collecting and not self._asked:
             self._asked = [(connection, len(connection.kept or b"")) for connection in self._collecting]
+            self._report(self._collecting)
             self._collecting = []
             self.confirm(self._answered)
 
