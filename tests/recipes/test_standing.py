@@ -120,6 +120,18 @@ def test_a_lease_whose_thread_is_ended_by_its_callback_is_lost(connect: Connect,
     assert lease.standing is Standing.LOST, "nobody keeps it, and its place is given up"
 
 
+def test_a_lease_that_begins_without_contact_is_in_jeopardy(
+    client: KazooClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    with monkeypatch.context() as patch:
+        patch.setattr("znoded.recipes.lease.session_id", lambda _client: None)  # the connection has just broken
+        lease = FencedLock(client, path, on_standing=told).acquire()
+    assert told.next() is Standing.JEOPARDY
+    assert told.next() is Standing.SAFE
+    lease.release()
+
+
 def test_a_connection_that_breaks_behind_a_confirmation_costs_no_lease(
     client: KazooClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,10 @@ class Lease:
         self._asked: Any = None
         self._guard = threading.Lock()
         client.add_listener(self._connection_changed)
-        if session_id(client) not in (session, None):
+        present = session_id(client)  # what happened before there was a listener
+        if present is None:
+            tenure.contact_lost(clock.now_s())
+        elif present != session:
             tenure.end()
         client.handler.spawn(self._keep)
 
