@@ -27,7 +27,7 @@ from znoded.jute.records import Acl
 from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
 from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
 from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES
-from znoded.tree.history_segment import Unreadable
+from znoded.tree.history_segment import Unreadable, decode_segment, first_revision
 from znoded.tree.options import TreeOptions
 from znoded.tree.tree import Tree
 
@@ -220,6 +220,25 @@ def test_the_oldest_changes_go_when_there_are_too_many() -> None:
     loaded.load(checkpoint.read)
     assert loaded.history.oldest == history.oldest
     assert loaded.history.value_at(b"/a", history.oldest) == revisions[history.oldest]
+
+
+def test_what_was_dropped_while_a_checkpoint_failed_leaves_the_tables_with_the_next() -> None:
+    house, client, checkpoint = kept(MIB)
+    client.create(b"/a")
+    for _ in range(5):
+        for _ in range(2_000):
+            client.set(b"/a", b"x" * 100)
+        store(house, checkpoint)
+        for _ in range(2_000):
+            client.set(b"/a", b"x" * 100)
+        house.tree.restore_changes(house.tree.take_changes())
+    store(house, checkpoint)
+    tables = checkpoint.tables
+    segments = [decode_segment(value) for value in tables[b"history_segments"].values()]
+    assert set(tables[b"history"]) == {key for segment in segments for key in segment.keys}
+    assert set(tables[b"history_paths"]) == {key for segment in segments for key in segment.page_keys}
+    assert sorted(segment.last_revision for segment in segments)[0] > house.tree.history.oldest
+    assert min(map(first_revision, tables[b"history_tail"])) >= max(segment.last_revision for segment in segments)
 
 
 def test_changes_older_than_the_retention_go_with_the_next_checkpoint() -> None:
