@@ -22,8 +22,10 @@ from znoded.tree.znode import mzxid_of, pzxid_of
 if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
-#: So many paths are looked at for one slice of a range, at most: everybody waits for it.
-SLICE_PATHS = 250
+#: How much is done for one slice of a range: everybody waits for it. A path that was touched since, so that its
+#: block may have to be read, counts for many of those that were not.
+SLICE_WORK = 5_000
+TOUCHED_PATH_WORK = 20
 #: Changes are given in portions of about so many bytes, however many were asked for.
 CHANGES_BYTES = 8 * 1024 * 1024
 #: How far back persistent watches catch up: everybody waits for it.
@@ -162,12 +164,14 @@ class History(HistorySearch):
         """A part of the range that takes no long time, maybe an empty one. Raises Compacted, FutureRevision."""
         self._check(revision)
         nodes: list[PastNode] = []
-        candidates = groupby(self._candidates(prefix, revision, start_after), attrgetter("path"))
-        for looked_at, (path, touches) in enumerate(candidates, 1):
-            past = self._resolve(path, revision, list(touches))
+        work = 0
+        for path, candidates in groupby(self._candidates(prefix, revision, start_after), attrgetter("path")):
+            touches = [touch for touch in candidates if touch.key != LIVE]
+            past = self._resolve(path, revision, touches)
             if past is not None:
                 nodes.append(past)
-            if len(nodes) >= limit or looked_at >= SLICE_PATHS:
+            work += TOUCHED_PATH_WORK if touches else 1
+            if len(nodes) >= limit or work >= SLICE_WORK:
                 return RangeSlice(nodes, path)
         return RangeSlice(nodes, None)
 
@@ -196,9 +200,8 @@ class History(HistorySearch):
                 for child in new:
                     heappush(waiting, child)
 
-    def _resolve(self, path: bytes, revision: int, found: list[Touch]) -> PastNode | None:
+    def _resolve(self, path: bytes, revision: int, touches: list[Touch]) -> PastNode | None:
         live = self._tree.nodes.get(path)
-        touches = [touch for touch in found if touch.key != LIVE]
         if live is not None and (not touches or self._is_unchanged(live, revision)):
             return PastNode(path, live, self._tree.acls.get(path))
         first = touches[0]
