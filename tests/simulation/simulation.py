@@ -544,7 +544,9 @@ class Simulation:
                 machine.start()
 
     def _check_end(self) -> None:
-        states = [state(machine.tree) for machine in self.machines.values() if machine.runs]
+        trees = [machine.tree for machine in self.machines.values() if machine.runs]
+        oldest = max(tree.history.oldest for tree in trees)  # each drops its history in its own time
+        states = [state(tree, oldest) for tree in trees]
         require(all(each == states[0] for each in states), "S5", "members that have applied the same differ")
         for path in REGISTERS:
             try:

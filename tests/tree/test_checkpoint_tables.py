@@ -38,8 +38,10 @@ class Checkpoint:
         return tree
 
 
-def state(tree: Tree) -> dict[str, object]:
-    """Everything that is replicated, in a form that can be compared."""
+def state(tree: Tree, oldest: int | None = None) -> dict[str, object]:
+    """Everything that is replicated, in a form that can be compared; of the history what is behind `oldest`, or all."""
+    if oldest is None:
+        oldest = tree.history.oldest
     return {
         "numbers": (tree.zxid, tree.term, tree.cell_secret, tree.options.encode()),
         "members": (tree.roster, tree.config_version),
@@ -60,8 +62,8 @@ def state(tree: Tree) -> dict[str, object]:
             )
             for session in tree.sessions.values()
         },  # fmt: skip
-        "history": tree.history.changes(tree.history.oldest, tree.zxid, 1_000_000),
-        "oldest": tree.history.oldest,
+        "history": tree.history.changes(oldest, tree.zxid, 1_000_000),
+        "oldest": oldest,
     }
 
 
