@@ -17,7 +17,7 @@ from znoded.jute.ops import Op, Perm
 from znoded.server.connection import OPEN, ClientConnection
 from znoded.server.replies import REPLY, REPLY_HEADER_BYTES, notification_frame, reply_frame
 from znoded.tree.acl import Identity, allowed
-from znoded.tree.commands import ATTACH, DECIDED_RECONFIG, EXPIRY_SEQUENCE, HEAD
+from znoded.tree.commands import ATTACH, DECIDED_RECONFIG, EXPIRY_SEQUENCE, HEAD, TXN
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
@@ -28,6 +28,8 @@ REPLY_BYTES = REPLY.size
 SESSION_MOVED = int(ErrorCode.SESSION_MOVED)
 #: Where the op of a command begins: its first byte is 0xFF for the internal ones, which are negative.
 OP_OFFSET = struct.calcsize(">qqqq")
+#: Those of them that answer a connection's request.
+ANSWERS = (DECIDED_RECONFIG, TXN)
 
 
 class Delivery:
@@ -166,7 +168,7 @@ class Delivery:
                 self._member.sessions.reopen([live])
         elif op == Op.CLOSE_SESSION:
             self._session_ended(session_id, attach, sequence, error)
-        return op != DECIDED_RECONFIG
+        return op not in ANSWERS
 
     def _session_ended(self, session_id: int, attach: int, sequence: int, error: int) -> None:
         """Answer the client that closed its session; one whose session expired is closed mutely, as ZooKeeper does."""

@@ -12,6 +12,7 @@ which the server never takes from a client:
     NEW_TERM          long term, buffer cell secret (kept if there is none yet), buffer options (in force from here on)
     DECIDED_RECONFIG  int error or 0, buffer roster, buffer configuration text, buffer the client's own command
     SET_ROSTER        long time_ms, buffer roster, buffer configuration text
+    TXN               of a member's own session: see `txn_records`
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ DECIDED_RECONFIG = -21
 SET_ROSTER = -22
 #: A connection takes a session over.
 ATTACH = -23
+#: A write that came by the native API.
+TXN = -24
 #: The sequence of a closeSession that its client did not ask for.
 EXPIRY_SEQUENCE = -1
 

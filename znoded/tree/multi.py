@@ -37,20 +37,12 @@ def multi(tree: Tree, time_ms: int, session: Session, identities: bytes, record:
     if any(_has_null(request) for _, request in operations):
         raise JuteError("a multi with a null path or ACL")
     results: list[bytes] = []
-    first_event = len(tree.events)
-    undo = tree.undo = Undo()
     try:
-        for op, request in operations:
-            results.append(_carry_out(tree, time_ms, session, identities, op, request))
-    except (Refused, JuteError) as refused:
-        tree.undo = None
-        undo.roll_back(tree)
-        del tree.events[first_event:]
-        tree.history.forget(tree.zxid)
-        if isinstance(refused, JuteError):
-            raise
+        with Undo(tree):
+            for op, request in operations:
+                results.append(_carry_out(tree, time_ms, session, identities, op, request))
+    except Refused as refused:
         results = _all_refused(len(operations), len(results), refused.err)
-    tree.undo = None
     return b"".join([*results, MULTI_END])
 
 

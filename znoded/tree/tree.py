@@ -24,6 +24,7 @@ from znoded.tree.commands import (
     HEAD_BYTES,
     NEW_TERM,
     SET_ROSTER,
+    TXN,
     IdentityCache,
 )
 from znoded.tree.create import create, create2, create_container, create_ttl
@@ -39,6 +40,7 @@ from znoded.tree.sessions import Session, attach_session, close_session, create_
 from znoded.tree.set_acl import set_acl
 from znoded.tree.set_data import set_data
 from znoded.tree.sweep import delete_container
+from znoded.tree.txn import txn
 from znoded.tree.undo import Undo
 
 #: An event type, the path, and the ACL that a watcher needs READ by (None: the open one).
@@ -252,6 +254,7 @@ CLIENT_OPS: Final[Mapping[int, ClientOp]] = {
         Op.CREATE_TTL: create_ttl,
         Op.CLOSE_SESSION: close_session,
         DECIDED_RECONFIG: decided_reconfig,
+        TXN: txn,
     }.items()
 }
 client_op = CLIENT_OPS.get

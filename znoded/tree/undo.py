@@ -1,8 +1,9 @@
-"""Undoing what a multi has done so far, when one of its operations is refused."""
+"""Undoing what a multi or a TXN has done so far, when one of its operations is refused."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from znoded.tree import quota
 from znoded.tree.acl import Acls
@@ -25,10 +26,26 @@ class _Before(NamedTuple):
 
 
 class Undo:
-    """What a multi has changed, as it was before."""
+    """What a multi has changed, as it was before. Around its operations: if one raises, all of them are undone."""
 
-    def __init__(self) -> None:
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._first_event = len(tree.events)
         self._before: dict[bytes, _Before] = {}
+
+    def __enter__(self) -> Self:
+        self._tree.undo = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        tree = self._tree
+        tree.undo = None
+        if kind is not None:
+            self._roll_back(tree)
+            del tree.events[self._first_event :]
+            tree.history.forget(tree.zxid)
 
     def remember(self, tree: Tree, path: bytes) -> None:
         """Called before each change of what the tree holds of `path`; the first time counts."""
@@ -37,7 +54,7 @@ class Undo:
                 tree.nodes.get(path), tree.created.get(path), tree.acls.get(path), tree.kinds.get(path)
             )
 
-    def roll_back(self, tree: Tree) -> None:
+    def _roll_back(self, tree: Tree) -> None:
         """Put everything back. That it changed since the last checkpoint may stay noted."""
         for path, before in self._before.items():
             node = tree.nodes.get(path)

@@ -73,6 +73,12 @@ def mtime_of(node: bytes) -> int:
     return value
 
 
+def czxid_of(node: bytes) -> int:
+    """The zxid that created it."""
+    value: int = _LONG.unpack_from(node, len(node) - STAT_BYTES)[0]
+    return value
+
+
 def mzxid_of(node: bytes) -> int:
     """The zxid of the last change of the data."""
     value: int = _LONG.unpack_from(node, len(node) - _MZXID_AT)[0]
