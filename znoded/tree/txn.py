@@ -51,12 +51,14 @@ def txn(tree: Tree, time_ms: int, session: Session, identities: bytes, record: b
     if request.owner and owner is None:
         raise Refused(ErrorCode.SESSION_EXPIRED)
     # All of them, so that what may not be read is refused whatever the others say.
-    holds = all([_holds(tree, identities, compare) for compare in request.compares or ()])
+    verdicts = [_holds(tree, identities, compare) for compare in request.compares or ()]
+    holds = all(verdicts)
     results: list[OpResult] = []
     try:
         with Undo(tree):
             for op in (request.then if holds else request.otherwise) or ():
-                results.append(_carry_out(tree, time_ms, owner, session, identities, op))
+                result = _carry_out(tree, time_ms, owner, session, identities, op)
+                results.append(result)
     except Refused as refused:
         return TxnReply(holds, len(results), refused.err, ()).encode()
     return TxnReply(holds, NONE_FAILED, ErrorCode.OK, tuple(results)).encode()
