@@ -16,7 +16,7 @@ def connection(host: str = "192.0.2.1", accepted_ms: int = 0) -> Any:
         __hash__ = object.__hash__
         __eq__ = object.__eq__
 
-    return cast(Any, Connection(host=host, accepted_ms=accepted_ms))
+    return cast(Any, Connection(host=host, accepted_ms=accepted_ms, is_own=False))
 
 
 def test_an_address_has_its_own_limit() -> None:

@@ -24,6 +24,7 @@ class Admission:
         self._connections: dict[ClientConnection, None] = {}
         self._lobby: dict[ClientConnection, None] = {}  # oldest first
         self._count_of: dict[str, int] = {}
+        self._own_count = 0
         self.rejected = 0
         self.overstayed_count = 0
 
@@ -39,6 +40,10 @@ class Admission:
 
     def enter(self, connection: ClientConnection) -> str | None:
         """Let a connection in. Returns why not, if it may not."""
+        if connection.is_own:
+            self._own_count += 1
+            self._connections[connection] = None
+            return None
         refusal = self._refusal(connection)
         if refusal is not None:
             self.rejected += 1
@@ -53,8 +58,9 @@ class Admission:
         count = self._count_of.get(connection.host, 0)
         if limits.connections_per_address and count >= limits.connections_per_address:
             return f"{count} connections of its address are open already (limits.connections_per_address)"
-        if self._connections_most and len(self._connections) >= self._connections_most:
-            return f"{len(self._connections)} connections are open already (limits.connections)"
+        others = len(self._connections) - self._own_count
+        if self._connections_most and others >= self._connections_most:
+            return f"{others} connections are open already (limits.connections)"
         return None
 
     def leave_lobby(self, connection: ClientConnection) -> None:
@@ -73,6 +79,9 @@ class Admission:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        if connection.is_own:
+            self._own_count -= 1
+            return
         self._lobby.pop(connection, None)
         count = self._count_of.pop(connection.host) - 1
         if count:

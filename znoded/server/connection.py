@@ -72,6 +72,8 @@ class ClientConnection(Protocol):
         "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats", "touched",
         "waiting_bytes", "waits_for_writes", "writes", "writes_answered",
     )  # fmt: skip
+    #: Whether it is the member's own, and no limit of those who connect counts for it.
+    is_own = False
 
     def __init__(self, member: Member) -> None:
         self.member = member
