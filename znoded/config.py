@@ -103,6 +103,13 @@ class AdminConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiConfig:
+    """The HTTP listener for the native API; None: there is none."""
+
+    listen: str | None = _key(values.optional_endpoint, None)
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """All limits. docs/limits.md has what happens at each."""
 
@@ -124,6 +131,8 @@ class Limits:
     queued_bytes_per_connection: int = _key(values.integer(65_536, INT32_MAX, "bytes"), 4 * MIB)
     children_bytes: int = _key(values.integer(1024, INT32_MAX, "bytes"), 32 * MIB)
     acl_entries: int = _key(values.integer(1, INT32_MAX, "entries"), 1_000)
+    api_connections: int = _key(values.integer(1, INT32_MAX, "connections"), 12_000)
+    api_connections_per_address: int = _key(values.integer(1, INT32_MAX, "connections", zero="no limit"), 250)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +226,7 @@ class Config:
     client: ClientConfig = _section(ClientConfig)
     auth: AuthConfig = _section(AuthConfig)
     admin: AdminConfig = _section(AdminConfig)
+    api: ApiConfig = _section(ApiConfig)
     limits: Limits = _section(Limits)
     tree: TreeConfig = _section(TreeConfig)
     words: WordsConfig = _section(WordsConfig)

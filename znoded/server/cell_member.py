@@ -33,6 +33,7 @@ from znoded.server.membership import (
     roster_command,
 )
 from znoded.server.read_gate import ReadGate
+from znoded.server.sessions import LiveSession
 from znoded.server.tls import PeerContext
 from znoded.tree import reconfig
 from znoded.zab_raft.cell.machine import Refusal
@@ -96,6 +97,7 @@ class CellMember(Member):
         self._reporting = LoopingCall(self._report_sessions)
         self._reporting.clock = reactor
         self._last_report_ms = 0
+        self._heard_unconnected: set[int] = set()
         self._leaderless_since_ms: int | None = self.monotonic_ms()
         self._is_cut_off = False
 
@@ -123,6 +125,13 @@ class CellMember(Member):
     @property
     def is_read_only(self) -> bool:
         return self.serving and self._is_cut_off
+
+    def heard(self, live: LiveSession) -> None:
+        super().heard(live)
+        if self.cell.reaches_leader and not self.cell.leads:
+            self._tell_heard([live.session_id])  # before it confirms the read of whoever was heard
+        elif not self.cell.leads:
+            self._heard_unconnected.add(live.session_id)
 
     def cell_counters(self) -> Iterable[tuple[str, int]]:
         """Under ZooKeeper's names; who is synced, only the leader knows (protocol facts 1.7)."""
@@ -155,17 +164,21 @@ class CellMember(Member):
         if self.cell.leads or not self.cell.reaches_leader:
             return
         since_ms, self._last_report_ms = self._last_report_ms, now_ms
-        self._report(
-            connection
+        heard = [
+            connection.session_id
             for connection in self.admission
             if connection.live is not None and connection.live.heard_ms >= since_ms
-        )
+        ]
+        self._tell_heard([*heard, *self._heard_unconnected])
+        self._heard_unconnected.clear()
 
     def _report(self, connections: Iterable[ClientConnection]) -> None:
         """Tell the leader, if that is another member, that the clients of these connections were heard."""
         if self.cell.leads or not self.cell.reaches_leader:
             return
-        heard = [connection.session_id for connection in connections if connection.live is not None]
+        self._tell_heard([connection.session_id for connection in connections if connection.live is not None])
+
+    def _tell_heard(self, heard: list[int]) -> None:
         if heard:
             self.cell.tell_leader(struct.pack(f">{len(heard)}q", *heard))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
@@ -40,6 +41,8 @@ class Delivery:
         self._to_flush: list[ClientConnection] = []
         #: By session, the connections whose clients were too slow to be told all that their last write let be answered.
         self.lagging: dict[int, ClientConnection] = {}
+        #: Called after each batch, where somebody follows what is applied.
+        self.applied: Callable[[], None] | None = None
 
     def apply_batch(self, first_zxid: int, commands: list[bytes]) -> None:
         """Apply commands that follow each other in the log, and send what comes of them."""
@@ -89,6 +92,8 @@ class Delivery:
                 except Exception:
                     self._failed(connection)
         self.flush()
+        if self.applied is not None:
+            self.applied()
 
     def _catch_up(self, command: bytes) -> None:
         """Answer the reads that its session sent before this command: they must not see what it does."""

@@ -129,6 +129,12 @@ class Handshake:
         connection.state = State.OPENING
         self._opening[session_id, attach] = connection
 
+    def open_unconnected(self, timeout_ms: int) -> int | None:
+        """Propose a session that no connection waits for: its id, or None while the log takes nothing."""
+        session_id = self._member.next_session_id()
+        proposed = new_session(int(time.time() * 1000), session_id, self._next_attach(0), timeout_ms, None)
+        return session_id if self._member.propose(proposed) else None
+
     def _next_attach(self, attach: int) -> int:
         return next_attach(attach, self._member.config.member, self._mark)
 

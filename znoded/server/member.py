@@ -24,7 +24,7 @@ from znoded.server.open_files import room_for_connections
 from znoded.server.pipeline import Pipeline
 from znoded.server.polling import SocketPoller
 from znoded.server.read_gate import ReadGate
-from znoded.server.sessions import SessionTracker
+from znoded.server.sessions import LiveSession, SessionTracker
 from znoded.server.stats import RequestStats
 from znoded.server.turns import Turns
 from znoded.server.words import Words
@@ -137,6 +137,8 @@ class Member:
         #: Where reads wait that another member could know better; None where there is no other member.
         self.gate: ReadGate | None = None
         self._last_session_number = 0
+        #: How many connections the native API may have.
+        self.api_connections = config.limits.api_connections
 
     # ---- life
 
@@ -197,6 +199,9 @@ class Member:
 
     def _leave_room_for_files(self) -> None:
         room = room_for_connections()
+        if self.config.api.listen:
+            self.api_connections = min(self.api_connections, room // 2)
+            room -= self.api_connections
         self.admission.cap(room)
         if not 0 < self.limits.connections <= room:
             log.warn(
@@ -294,6 +299,10 @@ class Member:
     def is_read_only(self) -> bool:
         """Whether only clients that asked for it are served, with what is known here, and no writes."""
         return False
+
+    def heard(self, live: LiveSession) -> None:
+        """A session is kept alive by who has no connection for it."""
+        live.heard_ms = self.monotonic_ms()
 
     def cell_counters(self) -> Iterable[tuple[str, int]]:
         """What `mntr` tells of the other members."""

@@ -28,6 +28,11 @@ def attach_session(time_ms: int, session: int, attach: int, timeout_ms: int) -> 
     return encode_command(time_ms, session, attach, 0, ATTACH, b"", encode_int(timeout_ms))
 
 
+def close_unconnected(time_ms: int, session: int, attach: int, sequence: int) -> bytes:
+    """End a session whose client has no connection; of no effect if it wrote by one since."""
+    return encode_command(time_ms, session, attach, sequence, Op.CLOSE_SESSION, b"", b"")
+
+
 def expire_session(time_ms: int, session: int, attach: int, term: int) -> bytes:
     """End a session that was silent too long; of no effect if it was taken over, or the leader replaced, since."""
     return encode_command(time_ms, session, attach, EXPIRY_SEQUENCE, Op.CLOSE_SESSION, b"", encode_long(term))
