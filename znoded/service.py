@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.failure import Failure
 
+from znoded.admin.api.site import ApiSite
 from znoded.admin.site import admin_site
 from znoded.config import Config, ConfigError, load_toml, load_zoo_cfg, parse
 from znoded.exit import exit_in_failure
@@ -43,6 +44,7 @@ class Options(usage.Options):
         ["zoo-cfg", None, None, "A ZooKeeper's zoo.cfg, instead of a TOML file."],
         ["data-dir", "d", None, "Directory that holds all that is kept. [default: ./znoded-data]"],
         ["admin", None, None, "Endpoint for health, metrics and commands over HTTP, '' for none."],
+        ["api", None, None, "Endpoint for the native API over HTTP."],
     ]
     config: Config
 
@@ -72,6 +74,8 @@ class Options(usage.Options):
             overrides["client.listen"] = self._client_endpoints
         if self["admin"] is not None:
             overrides["admin.listen"] = self["admin"]
+        if self["api"] is not None:
+            overrides["api.listen"] = self["api"]
         if self["zoo-cfg"]:
             self.config, self.notes = load_zoo_cfg(self["zoo-cfg"], overrides)
         elif self["config"]:
@@ -104,6 +108,8 @@ class MemberService(Service):
         self._garbage = GarbageCollection(reactor)
         self._member: Member = CellMember(config, reactor) if config.cell.members else Member(config, reactor)
         self._admin_port: IListeningPort | None = None
+        self._api: ApiSite | None = None
+        self._api_port: IListeningPort | None = None
         self._starting: Deferred[None] | None = None
 
     def startService(self) -> None:
@@ -127,6 +133,11 @@ class MemberService(Service):
             site = admin_site(self._member.words, self._garbage, self._member.back_up, members)
             self._admin_port = await endpoint.listen(site)
         await self._member.start()
+        if self._config.api.listen:
+            self._api = ApiSite(self._member, self._reactor)
+            self._api.start()
+            endpoint = serverFromString(self._reactor, self._config.api.listen)
+            self._api_port = await endpoint.listen(self._api)
         self._garbage.freeze()
 
     def _failed(self, failure: Failure) -> None:
@@ -138,12 +149,16 @@ class MemberService(Service):
     async def _stop(self) -> None:
         if self._starting:
             await self._starting
+        if self._api_port:
+            await maybeDeferred(self._api_port.stopListening)
+        if self._api:
+            await self._api.stop()
         await maybeDeferred(self._member.stop)
         if self._admin_port:
             await maybeDeferred(self._admin_port.stopListening)
         self._garbage.stop()
 
     def stopService(self) -> Deferred[None]:
-        """Let the member finish what it has begun, then close the admin listener."""
+        """Send the API's clients elsewhere, let the member finish what it has begun, then close the admin listener."""
         super().stopService()  # type: ignore[no-untyped-call]
         return Deferred.fromCoroutine(self._stop())

@@ -1,0 +1,144 @@
+"""The HTTP side of a connection: how many there may be, how long and how large a request, and a stream's way out."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+from twisted.web.server import Request
+
+from znoded.admin.api import errors
+from znoded.server.sender import sender_for
+
+if TYPE_CHECKING:
+    from znoded.admin.api.site import ApiSite
+
+_DONE = Failure(ConnectionDone())
+#: From the first byte of a connection, or the end of its last request, to the whole of the next one.
+REQUEST_TIMEOUT_S = 60.0
+#: A stream that is ended gets so long to read what it is still owed.
+LINGER_S = 5.0
+#: The bodies of all requests that are being received, at most.
+BODIES_BYTES = 256 * 1024 * 1024
+
+
+class ApiChannel(HTTPChannel):
+    """One connection."""
+
+    site: ApiSite
+    _is_counted = False
+
+    def connectionMade(self) -> None:
+        super().connectionMade()  # type: ignore[no-untyped-call]
+        self._is_counted = self.site.enter(self.host)
+        if not self._is_counted:
+            self.reply_and_close(errors.busy())
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._is_counted:
+            super().dataReceived(data)  # type: ignore[no-untyped-call]
+
+    def callLater(self, period_s: float, act: Any) -> Any:
+        """The clock of its timeout."""
+        return self.site.reactor.callLater(period_s, act)
+
+    @property
+    def host(self) -> str:
+        """The address of the client, as ACLs name it."""
+        transport: Any = self.transport
+        return str(getattr(transport.getPeer(), "host", "127.0.0.1")).removeprefix("::ffff:")
+
+    def resetTimeout(self) -> None:
+        """A byte now and then does not make a request last longer."""
+
+    def connectionLost(self, reason: Failure = _DONE) -> None:
+        if self._is_counted:
+            self.site.leave(self.host)
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def reply_and_close(self, error: errors.ApiError) -> None:
+        """Answer a request that is not read to its end."""
+        body = json.dumps({"error": error.body}).encode() + b"\n"
+        head = b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        transport: Any = self.transport
+        transport.write(head % (error.status, error.code.encode(), len(body)) + body)
+        transport.loseConnection()
+
+
+class ApiRequest(Request):
+    """One request. Its body is kept in memory, and only up to the limit."""
+
+    channel: ApiChannel
+    #: Whether its client is not there any more.
+    is_gone = False
+    _body_bytes = 0
+    _is_refused = False
+
+    def gotLength(self, length: int | None) -> None:
+        self.content = self._body = BytesIO()
+        if length is not None and length > self.channel.site.body_limit_bytes:
+            self._refuse(errors.value_too_large(self.channel.site.value_limit_bytes))
+
+    def handleContentChunk(self, data: bytes) -> None:
+        site = self.channel.site
+        self._body_bytes += len(data)
+        site.bodies_bytes += len(data)
+        if self._is_refused:
+            return
+        if self._body_bytes > site.body_limit_bytes:
+            self._refuse(errors.value_too_large(site.value_limit_bytes))
+        elif site.bodies_bytes > BODIES_BYTES:
+            self._refuse(errors.busy())
+        else:
+            self._body.write(data)
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        self._count_out()
+        if not self._is_refused:
+            super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
+            self.content = BytesIO()  # it was read, and the answer may take its time
+
+    def connectionLost(self, reason: Any) -> None:
+        self.is_gone = True
+        self._count_out()
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def _count_out(self) -> None:
+        self.channel.site.bodies_bytes -= self._body_bytes
+        self._body_bytes = 0
+
+    def _refuse(self, error: errors.ApiError) -> None:
+        self._is_refused = True
+        self.channel.reply_and_close(error)
+
+
+class StreamSink:
+    """The way out of a stream: past twisted.web, straight to the socket, when the head of the answer is sent."""
+
+    def __init__(self, request: Any, resumed: Any) -> None:
+        request.write(b"")
+        self._reactor = request.channel.site.reactor
+        self._transport = request.channel.transport
+        self._transport.unregisterProducer()
+        self._sender = sender_for(self._transport, resumed)
+        self._gone: Deferred[None] = request.notifyFinish().addErrback(lambda _lost: None)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client has not read what was sent before."""
+        return self._sender.blocked
+
+    def send(self, data: bytes) -> None:
+        """Write, at once if that is possible."""
+        self._sender.send(data)
+
+    def finish(self) -> None:
+        """Close when all is read, or after a while."""
+        aborting = self._reactor.callLater(LINGER_S, self._transport.abortConnection)
+        self._gone.addBoth(lambda _gone: aborting.active() and aborting.cancel())
+        self._sender.finish()

@@ -1,0 +1,154 @@
+"""Groups of streams that watch the same: one queue of encoded lines, and a place in it for each stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from znoded.admin.api import errors
+from znoded.admin.api.lines import EncodedChange, Form, events_line, line
+from znoded.admin.api.locks import Locks
+from znoded.tree.acl import Identity
+
+if TYPE_CHECKING:
+    from znoded.admin.api.feed import Feed
+    from znoded.admin.api.streams import Stream
+
+#: What is written to a stream at a time: so much may stand in its connection, beside the queue that all share.
+SLICE_BYTES = 128 * 1024
+
+
+class Group:
+    """A queue, bounded in bytes: a stream that is so far behind that its next line is gone is cut."""
+
+    def __init__(self, feed: Feed, path: bytes, is_prefix: bool, form: Form, identities: tuple[Identity, ...]) -> None:
+        self.path = path
+        self.is_prefix = is_prefix
+        self.form = form
+        self.identities = identities
+        self.streams: dict[Stream, None] = {}
+        self._feed = feed
+        self._limit_bytes = feed.backend.member.limits.queued_bytes_per_connection
+        self._lines: deque[bytes] = deque()
+        self._lines_bytes = 0
+        self._first = 0  # the number of the first line in the queue
+        self._joined = (0, 0, 0, b"")
+
+    @property
+    def end(self) -> int:
+        """The number of the line that comes next."""
+        return self._first + len(self._lines)
+
+    def lines_from(self, number: int) -> tuple[bytes, int] | None:
+        """The lines from this one on, at most a slice of them, and the number of the next; None if they are gone.
+
+        Streams are mostly at the same place, and share the bytes.
+        """
+        if number < self._first:
+            return None
+        begin, behind, end, joined = self._joined
+        if (begin, end) != (number, self.end):
+            lines: list[bytes] = []
+            size_bytes = 0
+            for encoded in islice(self._lines, number - self._first, None):
+                lines.append(encoded)
+                size_bytes += len(encoded)
+                if size_bytes >= SLICE_BYTES:
+                    break
+            joined, behind = b"".join(lines), number + len(lines)
+            self._joined = (number, behind, self.end, joined)
+        return joined, behind
+
+    def append(self, encoded: bytes) -> None:
+        """Queue a line, and have it written to all."""
+        self._lines.append(encoded)
+        self._lines_bytes += len(encoded)
+        while self._lines_bytes > self._limit_bytes and len(self._lines) > 1:
+            self._drop_first()
+        self._feed.behind[self] = None
+        write_later = self._feed.write_later
+        for stream in self.streams:
+            if not stream.is_blocked:
+                write_later(stream)
+
+    def _drop_first(self) -> None:
+        self._lines_bytes -= len(self._lines.popleft())
+        self._first += 1
+
+    def forget_written(self) -> bool:
+        """Drop the lines that all streams have: whether none is left."""
+        least = min((stream.next_line for stream in self.streams), default=self.end)
+        while self._lines and self._first < least:
+            self._drop_first()
+        if not self._lines:
+            self._joined = (0, 0, 0, b"")
+        return not self._lines
+
+    def cut_slow(self) -> None:
+        """End the streams whose next line is gone."""
+        for stream in [stream for stream in self.streams if stream.next_line < self._first]:
+            stream.end(errors.slow_reader(stream.position, self._limit_bytes))
+
+    def progress(self, revision: int) -> None:
+        """Say that all up to this revision was told."""
+        self.append(line(self.form, "progress", {"revision": revision}))
+
+    # ---- what is different between them
+
+    def queue(self, revision: int, changes: list[EncodedChange]) -> None:
+        """Changes of one revision, on paths that the group watches."""
+        raise NotImplementedError
+
+    def changed(self, position: int) -> None:
+        """All changes up to this one were queued, and there were some."""
+
+    def catch_up(self) -> None:
+        """Changes were left out."""
+        raise NotImplementedError
+
+
+class ChangeGroup(Group):
+    """Watches a key, or a key and all below it."""
+
+    def queue(self, revision: int, changes: list[EncodedChange]) -> None:
+        """Those that may be read become a line."""
+        events = [change.json for change in changes if change.may_be_told(self.identities)]
+        if events:
+            self.append(events_line(self.form, revision, events))
+
+    def catch_up(self) -> None:
+        """Each stream looks for itself what it missed; or hears that it is not known any more."""
+        for stream in self.streams:
+            stream.fall_behind()
+
+
+class LeaderGroup(Group):
+    """Watches who leads an election."""
+
+    def __init__(self, feed: Feed, locks: Locks, path: bytes, form: Form, identities: tuple[Identity, ...]) -> None:
+        super().__init__(feed, path, True, form, identities)
+        self._locks = locks
+        self._told: object = None
+        self.current = self._look(feed.position)
+
+    def queue(self, revision: int, changes: list[EncodedChange]) -> None:
+        """What has changed is seen when all is applied."""
+
+    def changed(self, position: int) -> None:
+        """Tell of another leader, or another value of the same."""
+        before = self._told
+        encoded = self._look(position)
+        if self._told != before:
+            self.current = encoded
+            self.append(encoded)
+
+    def catch_up(self) -> None:
+        """Only the present counts."""
+        self.changed(self._feed.position)
+
+    def _look(self, position: int) -> bytes:
+        path = self._locks.holder(self.path)
+        leader = None if path is None else self._locks.told(path, self.identities)
+        self._told = leader
+        return line(self.form, "leader", {"revision": position, "leader": leader})

@@ -1,0 +1,246 @@
+"""Locks and elections: contenders in line below a path, each waiting only for the one before it.
+
+A contender is an ephemeral sequential znode, as in the recipes of Kazoo and Curator. Its name has its number twice,
+`CONTENDER-lock-NNNNNNNNNN__lock__NNNNNNNNNN`: Curator orders by what follows `lock-`, Kazoo by what follows `__lock__`.
+So either waits for a lock that was taken here. Here whoever has a number at the end of its name is in line, whatever
+recipe made it, in the order of creation; the revision of that is its fencing token.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from twisted.internet.defer import CancelledError
+
+from znoded.admin.api import errors
+from znoded.admin.api.backend import Backend, shielded
+from znoded.admin.api.items import Fields, acl_of, bytes_of, session_id_of, stat_of, text_of, value_of
+from znoded.jute.errors import ErrorCode
+from znoded.jute.ops import CreateFlags
+from znoded.tree.acl import READ, Acls, Identity, allowed
+from znoded.tree.sessions import Session
+from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
+from znoded.tree.znode import czxid_of, owner_of
+
+INFIX = b"__lock__"
+IN_LINE = re.compile(rb"(-?[0-9]{10})\Z")
+CONTENDER_BYTES = 16
+#: How many waiters are told by name.
+WAITERS_TOLD = 1000
+#: How long until a contender that could not be withdrawn is tried again.
+RETRY_S = 1.0
+
+Identities = tuple[Identity, ...]
+
+
+class Wish(NamedTuple):
+    """What is wanted: a lock, by a session; `contender` names the attempt, `value` is what others are told of it."""
+
+    lock: bytes
+    session: Session
+    contender: bytes
+    value: bytes
+    acl: Acls | None
+    identities: Identities
+
+
+class Held(NamedTuple):
+    """A lock that is held: the path of the contender and its token."""
+
+    path: bytes
+    token: int
+
+
+def new_contender() -> bytes:
+    """A name for an attempt that nobody else has."""
+    return secrets.token_hex(CONTENDER_BYTES).encode()
+
+
+class Locks:
+    """The locks of one member's tree."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def line(self, lock: bytes) -> list[bytes]:
+        """The paths of those in line, the holder first."""
+        nodes = self._backend.tree.nodes
+        found: list[tuple[int, int, bytes]] = []
+        for path in self._backend.tree.children.get(lock, ()):
+            number = IN_LINE.search(path)
+            if number is not None:
+                found.append((czxid_of(nodes[path]), int(number[1]), path))
+        return [path for _, _, path in sorted(found)]
+
+    def holder(self, lock: bytes) -> bytes | None:
+        """The path of the one whose turn it is."""
+        return next(iter(self.line(lock)), None)
+
+    def told(self, path: bytes, identities: Identities) -> Fields:
+        """What may be told of a contender: the schema Contender."""
+        node = self._backend.tree.nodes[path]
+        stat = stat_of(node)
+        may_read = allowed(self._backend.tree.acls.get(path), READ, identities)
+        return {
+            "token": stat.czxid,
+            "key": text_of(path),
+            "value": value_of(node) if may_read else None,
+            "session": session_id_of(stat.ephemeral_owner),
+            "since_ms": stat.ctime,
+        }
+
+    # ---- taking one
+
+    async def acquire(self, wish: Wish, timeout_s: float) -> Held:
+        """Wait for a lock. Whatever ends the wait, the contender does not stay in line.
+
+        Raises lock_timeout, session_expired, lock_lost, and what a write is refused for.
+        """
+        deadline_s = self._backend.reactor.seconds() + timeout_s
+        try:
+            await self._backend.fresh()
+            if not any(self._own(wish)):
+                await self._stand_in_line(wish)
+            return await self._wait(wish, deadline_s)
+        except CancelledError:
+            self._backend.spawn(self._withdraw(wish))
+            raise
+        except errors.ApiError:
+            await shielded(self._backend.spawn(self._withdraw(wish)))
+            raise
+
+    async def _stand_in_line(self, wish: Wish) -> None:
+        prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-lock-"
+        flags = CreateFlags.EPHEMERAL_SEQUENTIAL
+        op = TxnOp(Kind.CREATE, prefix, wish.value, wish.acl, flags, -1, INFIX, parents=True)
+        await self._backend.write(TxnRequest(wish.session.id, (), (op,), ()), wish.identities)
+
+    async def _wait(self, wish: Wish, deadline_s: float) -> Held:
+        is_confirmed = False
+        while True:
+            own = next(self._own(wish), None)
+            if wish.session.id not in self._backend.tree.sessions:
+                raise errors.session_expired()
+            line = self.line(wish.lock)
+            if own is None or own not in line:
+                raise errors.lock_lost(text_of(wish.lock))
+            place = line.index(own)
+            if place == 0 and is_confirmed:
+                return Held(own, czxid_of(self._backend.tree.nodes[own]))
+            if place == 0:
+                # So it is here; the newest may be that the session is over.
+                await self._backend.fresh()
+                is_confirmed = True
+                continue
+            is_confirmed = False
+            left_s = deadline_s - self._backend.reactor.seconds()
+            if not await self._backend.until_any_gone((line[place - 1], own), left_s):
+                raise errors.lock_timeout(text_of(wish.lock))
+
+    def _own(self, wish: Wish) -> Iterator[bytes]:
+        """The contenders of this attempt in their order; there are several after a write of unknown outcome."""
+        nodes = self._backend.tree.nodes
+        prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-"
+        children = self._backend.tree.children.get(wish.lock, ())
+        own = [path for path in children if path.startswith(prefix) and owner_of(nodes[path]) == wish.session.id]
+        return iter(sorted(own, key=lambda path: czxid_of(nodes[path])))
+
+    async def _withdraw(self, wish: Wish) -> None:
+        """Leave the line, whatever it takes; a session that ended has left it."""
+        while wish.session.id in self._backend.tree.sessions and self._backend.member.serving:
+            try:
+                # Behind this write, all that was written for this attempt before is applied.
+                await self._backend.write(TxnRequest(0, (), (), ()), ())
+                for path in self._own(wish):
+                    await self._delete(path, czxid_of(self._backend.tree.nodes[path]), wish.identities)
+                if not any(self._own(wish)):
+                    return
+            except errors.ApiError as error:
+                if error.code == "no_auth":
+                    return  # nor could its client take it away: it goes with the session
+            await self._backend.sleep(RETRY_S)
+
+    # ---- giving it back
+
+    async def release(self, lock: bytes, session: Session, token: int, identities: Identities) -> bool:
+        """Take away the session's contender with this token: whether it was there."""
+        await self._backend.fresh()
+        nodes = self._backend.tree.nodes
+        for path in self.line(lock):
+            if czxid_of(nodes[path]) == token and owner_of(nodes[path]) == session.id:
+                return await self._delete(path, token, identities)
+        return False
+
+    async def _delete(self, path: bytes, token: int, identities: Identities) -> bool:
+        compare = Compare(path, Target.CREATE_REVISION, Relation.EQUAL, None, token)
+        delete = TxnOp(Kind.DELETE, path, None, None, 0, -1, None, parents=False)
+        done = await self._backend.write(TxnRequest(0, (compare,), (delete,), ()), identities)
+        return done.reply.holds
+
+    # ---- looking
+
+    def require_readable(self, lock: bytes, identities: Identities) -> None:
+        """Raise no_auth for who may not read the lock's own znode."""
+        if not allowed(self._backend.tree.acls.get(lock), READ, identities):
+            raise errors.of_refusal(ErrorCode.NO_AUTH, text_of(lock))
+
+
+class LockOperations:
+    """The operations on locks and elections, as `Operations` has the others."""
+
+    def __init__(self, backend: Backend, locks: Locks) -> None:
+        self._backend = backend
+        self._locks = locks
+
+    async def lock_acquire(self, asked: Fields, identities: Identities) -> Fields:
+        """Wait for a lock."""
+        return await self._acquire(asked, asked["lock"], "token", identities)
+
+    async def election_campaign(self, asked: Fields, identities: Identities) -> Fields:
+        """Wait to be elected: an election is a lock whose token is the epoch."""
+        return await self._acquire(asked, asked["election"], "epoch", identities)
+
+    async def _acquire(self, asked: Fields, lock: str, called: str, identities: Identities) -> Fields:
+        session = await self._backend.session(asked["session"])
+        contender = asked["contender"].encode() if "contender" in asked else new_contender()
+        acl, value = acl_of(asked.get("acl")), bytes_of(asked["value"])
+        wish = Wish(lock.encode(), session, contender, value, acl, identities)
+        held = await self._locks.acquire(wish, asked["timeout_ms"] / 1000)
+        return {called: held.token, "key": text_of(held.path), "contender": contender.decode(), **self._told()}
+
+    async def lock_release(self, asked: Fields, identities: Identities) -> Fields:
+        """Give a lock back; it may be gone already."""
+        session = await self._backend.session(asked["session"])
+        released = await self._locks.release(asked["lock"].encode(), session, asked["token"], identities)
+        return {"released": released, **self._told()}
+
+    async def lock_info(self, asked: Fields, identities: Identities) -> Fields:
+        """Who has it, since when, and who waits."""
+        if asked["consistency"] == "linearizable":
+            await self._backend.fresh()
+        lock = asked["lock"].encode()
+        self._locks.require_readable(lock, identities)
+        line = self._locks.line(lock)
+        told = [self._locks.told(path, identities) for path in line[: WAITERS_TOLD + 1]]
+        return {
+            "holder": told[0] if told else None,
+            "waiters": told[1:],
+            "waiting": max(len(line) - 1, 0),
+            "revision": self._backend.revision,
+            "consistency": asked["consistency"],
+        }
+
+    async def fence_check(self, asked: Fields, identities: Identities) -> Fields:
+        """Whether the holder's token is this one."""
+        await self._backend.fresh()
+        lock = asked["lock"].encode()
+        self._locks.require_readable(lock, identities)
+        holder = self._locks.holder(lock)
+        token = None if holder is None else czxid_of(self._backend.tree.nodes[holder])
+        return {"valid": token == asked["token"], "holder": token, **self._told()}
+
+    def _told(self) -> Fields:
+        return {"revision": self._backend.revision, "consistency": "linearizable"}

@@ -1,0 +1,274 @@
+"""The HTTP site of the API: which operation is asked for, by whom, and whether it may be; the answers and errors.
+
+Paths, methods and the fields of requests are those of the OpenAPI document: what is not in it is not answered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Site
+
+from znoded.admin.api import errors
+from znoded.admin.api.backend import Backend
+from znoded.admin.api.connections import REQUEST_TIMEOUT_S, ApiChannel, ApiRequest, StreamSink
+from znoded.admin.api.feed import Feed
+from znoded.admin.api.identity import identities_of
+from znoded.admin.api.items import Fields
+from znoded.admin.api.lines import Form
+from znoded.admin.api.locks import LockOperations, Locks
+from znoded.admin.api.operations import Operations
+from znoded.admin.api.schema import DOCUMENT, DOCUMENT_BYTES, Schema, check
+from znoded.admin.api.streams import LeaderStream, Stream, WatchStream
+from znoded.server.member import Member
+from znoded.tree.acl import Identity
+
+log = Logger()
+
+Identities = tuple[Identity, ...]
+Answer = Callable[[Fields, Identities], Awaitable[Fields]]
+#: Requests may be this many times as large as the command that they become: base64, escapes, names of fields.
+BODY_FACTOR = 3
+#: How long a member that stops waits for those in line to leave it.
+STOP_PATIENCE_S = 3.0
+COMMAND_BYTES = 64
+
+
+class ApiSite(Site):
+    """The API of one member. Keeps no access log, and knows no tracebacks."""
+
+    noisy = False
+    displayTracebacks = False
+    protocol = ApiChannel  # type: ignore[assignment]
+
+    def __init__(self, member: Member, reactor: Any) -> None:
+        self.backend = Backend(member, reactor)
+        self.feed = Feed(self.backend)
+        self._member = member
+        self.value_limit_bytes = member.limits.frame_bytes - COMMAND_BYTES
+        self.body_limit_bytes = BODY_FACTOR * member.limits.frame_bytes
+        self._connections: dict[str, int] = {}
+        self._connections_count = 0
+        #: The size of the bodies that are being received.
+        self.bodies_bytes = 0
+        self.answering: dict[Deferred[Any], None] = {}
+        root = Resource()
+        root.putChild(b"v1", Api(self.backend, self.feed, self.answering))
+        super().__init__(  # type: ignore[no-untyped-call]
+            root, ApiRequest, timeout=REQUEST_TIMEOUT_S, reactor=reactor, parsePOSTFormSubmission=False
+        )
+
+    def start(self) -> None:
+        """Begin to serve; the member serves."""
+        self.backend.start()
+        self.feed.start()
+
+    async def stop(self) -> None:
+        """Send everybody elsewhere; who stood in line for a lock leaves it first."""
+        self.feed.stop()
+        for answering in list(self.answering):
+            answering.cancel()
+        await self.backend.idle(STOP_PATIENCE_S)
+        self.backend.stop()
+
+    def enter(self, host: str) -> bool:
+        """Count a connection in, if there is room for it."""
+        count = self._connections.get(host, 0)
+        is_full = self._connections_count >= self._member.api_connections
+        if is_full or 0 < self._member.limits.api_connections_per_address <= count:
+            return False
+        self._connections_count += 1
+        self._connections[host] = count + 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """Count one out that was let in."""
+        self._connections_count -= 1
+        self._connections[host] -= 1
+        if not self._connections[host]:
+            del self._connections[host]
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """No HTTP/2: a stream needs its connection for itself."""
+        return [b"http/1.1"]
+
+    def log(self, request: Any) -> None:
+        """Say nothing about a request."""
+
+
+class Api(Resource):
+    """All paths of the document."""
+
+    isLeaf = True
+
+    def __init__(self, backend: Backend, feed: Feed, answering: dict[Deferred[Any], None]) -> None:
+        """`answering` holds what is under way, to be cancelled."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._answering = answering
+        self._backend = backend
+        self._feed = feed
+        self._locks = Locks(backend)
+        operations, lock_operations = Operations(backend), LockOperations(backend, self._locks)
+        by_id = {"openapi": None, "watch": self._watch, "election_observe": self._observe}
+        self._routes: dict[str, dict[str, tuple[Schema, Any]]] = {}
+        for path, methods in DOCUMENT["paths"].items():
+            for method, described in methods.items():
+                name = described["operationId"]
+                act = by_id.get(name) or getattr(operations, name, None) or getattr(lock_operations, name, None)
+                self._routes.setdefault(path, {})[method.upper()] = (described, act)
+
+    def render(self, request: Any) -> Any:
+        """Answer any request, whatever its method."""
+        try:
+            described, act = self._route(request)
+            if act is None:
+                return _reply(request, DOCUMENT_BYTES)
+            config = self._backend.member.config
+            host = request.channel.host
+            identities = identities_of(request.getHeader(b"authorization"), host, config)
+            asked = _asked(request, described)
+        except errors.ApiError as error:
+            return _reply_error(request, error)
+        answering: Deferred[Any] = Deferred.fromCoroutine(self._answer(request, act, asked, identities))
+        self._answering[answering] = None
+        answering.addBoth(lambda _none: self._answering.pop(answering))
+        if not request.finished:
+            request.notifyFinish().addErrback(lambda _lost: answering.cancel())
+        return NOT_DONE_YET
+
+    def _route(self, request: Any) -> tuple[Schema, Any]:
+        path = request.path.decode(errors="replace")
+        methods = self._routes.get(path)
+        if methods is None:
+            raise errors.no_such_page(path)
+        method = request.method.decode(errors="replace")
+        if method not in methods:
+            allowed = ", ".join(methods)
+            request.setHeader(b"allow", allowed.encode())
+            raise errors.no_such_method(method, allowed)
+        return methods[method]
+
+    async def _answer(self, request: Any, act: Any, asked: Fields, identities: Identities) -> None:
+        """Carry it out and answer. It is cancelled when its client is gone, or the member stops."""
+        try:
+            if act in (self._watch, self._observe):
+                await act(request, asked, identities)
+                return
+            answer = await act(asked, identities)
+            _finish(request, _reply(request, json.dumps(answer).encode() + b"\n"))
+        except errors.ApiError as error:
+            _finish(request, _reply_error(request, error))
+        except CancelledError:
+            if not request.is_gone:
+                _finish(request, _reply_error(request, errors.stopping()))
+        except Exception:
+            log.failure("a request of the API failed")
+            _finish(request, _reply_error(request, errors.internal()))
+
+    # ---- streams
+
+    async def _watch(self, request: Any, asked: Fields, identities: Identities) -> None:
+        if ("key" in asked) == ("prefix" in asked):
+            raise errors.bad_request("give either key or prefix", "key")
+        path = (asked["prefix"] if "prefix" in asked else asked["key"]).encode()
+        after = asked.get("after", _last_event_id(request))
+        await self._backend.fresh()
+        if after is not None and after > self._backend.revision:
+            raise errors.future_revision(self._backend.revision)
+        if after is not None and after < self._backend.history.oldest:
+            raise errors.compacted(self._backend.history.oldest)
+        form = _form(request)
+        self._begin(request, form, WatchStream(self._feed, form, path, "prefix" in asked, after, identities))
+
+    async def _observe(self, request: Any, asked: Fields, identities: Identities) -> None:
+        election = asked["election"].encode()
+        await self._backend.fresh()
+        self._locks.require_readable(election, identities)
+        form = _form(request)
+        self._begin(request, form, LeaderStream(self._feed, self._locks, form, election, identities))
+
+    def _begin(self, request: Any, form: Form, stream: Stream) -> None:
+        request.setHeader(b"content-type", form.value.encode())
+        request.setHeader(b"cache-control", b"no-store")
+        request.setHeader(b"connection", b"close")
+        request.notifyFinish().addBoth(lambda _gone: stream.end())
+        stream.open(StreamSink(request, stream.resumed))
+
+
+def _asked(request: Any, described: Schema) -> Fields:
+    """The fields of a request, checked. Raises bad_request."""
+    if "requestBody" not in described:
+        return _checked_query(request, described.get("parameters", ()))
+    content_type = (request.getHeader(b"content-type") or b"").partition(b";")[0].strip().lower()
+    if content_type != b"application/json":
+        # Which a page in a browser cannot send to a strange host without asking.
+        raise errors.bad_request("the Content-Type must be application/json", "Content-Type")
+    try:
+        content = json.loads(request.content.read(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise errors.bad_request(f"the body is not JSON: {error}") from None
+    fields: Fields = check(described["requestBody"]["content"]["application/json"]["schema"], content, "")
+    return fields
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _checked_query(request: Any, parameters: Any) -> Fields:
+    schemas: Mapping[str, Schema] = {parameter["name"]: parameter for parameter in parameters}
+    fields: Fields = {}
+    for raw_name, values in request.args.items():
+        name = raw_name.decode(errors="replace")
+        if name not in schemas:
+            raise errors.bad_request(f"there is no parameter {name[:80]}", name[:80])
+        if len(values) != 1:
+            raise errors.bad_request("it is given more than once", name)
+        try:
+            text = values[0].decode()
+        except UnicodeDecodeError:
+            raise errors.bad_request("it is not UTF-8", name) from None
+        schema = schemas[name]["schema"]
+        is_number = schema.get("type") == "integer" and text.isascii() and text.isdigit() and len(text) < 20
+        fields[name] = check(schema, int(text) if is_number else text, name)
+    for name, parameter in schemas.items():
+        if parameter["required"] and name not in fields:
+            raise errors.bad_request("the parameter is missing", name)
+    return fields
+
+
+def _last_event_id(request: Any) -> int | None:
+    text: bytes = request.getHeader(b"last-event-id") or b""
+    return int(text) if text.isdigit() and len(text) < 20 else None
+
+
+def _form(request: Any) -> Form:
+    """NDJSON, or server-sent events for who asks for them. Raises bad_request for a client without chunks."""
+    if request.clientproto != b"HTTP/1.1":
+        raise errors.bad_request("a stream needs HTTP/1.1")
+    accept: bytes = request.getHeader(b"accept") or b""
+    return Form.SSE if Form.SSE.value.encode() in accept else Form.NDJSON
+
+
+def _reply(request: Any, body: bytes) -> bytes:
+    request.setHeader(b"content-type", b"application/json")
+    request.setHeader(b"cache-control", b"no-store")
+    return body
+
+
+def _reply_error(request: Any, error: errors.ApiError) -> bytes:
+    request.setResponseCode(error.status)
+    if error.status == 401:
+        request.setHeader(b"www-authenticate", b'Basic realm="znoded"')
+    return _reply(request, json.dumps({"error": error.body}).encode() + b"\n")
+
+
+def _finish(request: Any, body: bytes) -> None:
+    request.setHeader(b"content-length", str(len(body)).encode())
+    request.write(body)
+    request.finish()

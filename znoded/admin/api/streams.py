@@ -1,0 +1,192 @@
+"""A stream: one client that is told of changes for as long as it likes and reads."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from znoded.admin.api import errors
+from znoded.admin.api.feed import Feed, change_group
+from znoded.admin.api.groups import Group, LeaderGroup
+from znoded.admin.api.lines import LAST_CHUNK, EncodedChange, Form, events_line, line
+from znoded.admin.api.locks import Locks
+from znoded.tree.acl import Identity
+from znoded.tree.history import Change, Compacted
+from znoded.tree.history_segment import Unreadable
+
+#: Changes looked at in one turn of catching up, and the bytes after which it is over earlier.
+CHANGES = 500
+CATCH_UP_BYTES = 1024 * 1024
+
+Identities = tuple[Identity, ...]
+
+
+class Sink(Protocol):
+    """Where a stream's bytes go."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client has not read what was sent before."""
+
+    def send(self, data: bytes) -> None:
+        """Write, at once if that is possible."""
+
+    def finish(self) -> None:
+        """Close when all that was sent is read, or after a while."""
+
+
+class Stream:
+    """Tells one client of the changes after a revision."""
+
+    def __init__(self, feed: Feed, form: Form) -> None:
+        self._feed = feed
+        self._form = form
+        self._sink: Any = None
+        self._group: Group | None = None
+        self._key: object = None
+        self.is_ready = False
+        #: Where the client is: it has all lines of its group before this one, ..
+        self.next_line = 0
+        #: .. and all changes up to this revision, while it catches up.
+        self.position = 0
+        self._is_live = True
+        self._has_ended = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether there is no use in a turn now: `resumed` asks for one."""
+        return self._sink is None or self._sink.blocked
+
+    def open(self, sink: Sink) -> None:
+        """Begin to write."""
+        self._sink = sink
+        self._feed.write_later(self)
+
+    def resumed(self) -> None:
+        """The client has read what was sent."""
+        self._feed.write_later(self)
+
+    def write(self) -> None:
+        """Send what there is for this client."""
+        if self._has_ended or self.is_blocked or self._group is None:
+            return
+        if not self._is_live:
+            self._catch_up(self._group)
+            return
+        lines = self._group.lines_from(self.next_line)
+        if lines is None:
+            self._group.cut_slow()
+            return
+        data, self.next_line = lines
+        if data:
+            self._sink.send(data)
+        if self.next_line < self._group.end:
+            self._feed.write_later(self)
+        else:
+            self.position = self._feed.position
+
+    def end(self, error: errors.ApiError | None = None) -> None:
+        """Tell why, if the client can be told, and close."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._feed.leave(self, self._key)
+        if error is not None and self._sink is not None:
+            self._sink.send(line(self._form, "error", {"error": error.body}) + LAST_CHUNK)
+            self._sink.finish()
+
+    def fall_behind(self) -> None:
+        """What comes next is not in the group's queue: look for it in the history."""
+        raise NotImplementedError
+
+    def _catch_up(self, group: Group) -> None:
+        raise NotImplementedError
+
+
+class WatchStream(Stream):
+    """Watches a key or a prefix."""
+
+    def __init__(
+        self, feed: Feed, form: Form, path: bytes, is_prefix: bool, after: int | None, identities: Identities
+    ) -> None:
+        super().__init__(feed, form)
+        self._key = ("watch", path, is_prefix, form, identities)
+        keys = {"path": path, "is_prefix": is_prefix, "form": form, "identities": identities}
+        feed.advance()
+        group = self._group = feed.join(self, self._key, change_group(feed, **keys))
+        self.position = feed.position if after is None else after
+        self.next_line = group.end
+        self._is_live = False
+
+    def fall_behind(self) -> None:
+        self._is_live = False
+        self._feed.write_later(self)
+
+    def _catch_up(self, group: Group) -> None:
+        """Read on in the history, up to where the feed is; there, go on with the others."""
+        feed = self._feed
+        if self.position < feed.position:
+            try:
+                changes = feed.backend.history.changes(self.position, feed.position, CHANGES)
+            except Compacted as compacted:
+                self.end(errors.compacted(compacted.oldest))
+                return
+            except Unreadable:
+                self.end(errors.busy())
+                return
+            self._send_changes(group, changes)
+            self._feed.write_later(self)
+            return
+        if self.position > feed.position:  # which is on its way there
+            self._feed.write_later(self)
+            return
+        self._is_live = True
+        self.next_line = group.end
+        self._sink.send(line(self._form, "progress", {"revision": feed.position}))
+
+    def _send_changes(self, group: Group, changes: list[Change]) -> None:
+        below = group.path.rstrip(b"/") + b"/"
+        lines: list[bytes] = []
+        lines_bytes = 0
+        revision = 0  # of the line that is being made
+        events: list[bytes] = []
+        reached = self._feed.position
+        for change in changes:
+            if change.revision != revision:
+                if events:
+                    lines.append(events_line(self._form, revision, events))
+                    lines_bytes += len(lines[-1])
+                if lines_bytes > CATCH_UP_BYTES:
+                    reached = revision
+                    events = []
+                    break
+                revision, events = change.revision, []
+            path = change.path
+            if path == group.path or (group.is_prefix and path.startswith(below)):
+                encoded = EncodedChange(change)
+                if encoded.may_be_told(group.identities):
+                    events.append(encoded.json)
+        else:
+            if changes:
+                reached = revision
+        if events:
+            lines.append(events_line(self._form, revision, events))
+        self.position = reached
+        if lines:
+            self._sink.send(b"".join(lines))
+
+
+class LeaderStream(Stream):
+    """Watches who leads an election."""
+
+    def __init__(self, feed: Feed, locks: Locks, form: Form, path: bytes, identities: Identities) -> None:
+        super().__init__(feed, form)
+        self._key = ("leader", path, form, identities)
+        group = feed.join(self, self._key, lambda: LeaderGroup(feed, locks, path, form, identities))
+        assert isinstance(group, LeaderGroup)
+        self._group = group
+        self.next_line = group.end
+        self._first_line = group.current
+
+    def open(self, sink: Sink) -> None:
+        sink.send(self._first_line)
+        super().open(sink)
