@@ -1,0 +1,40 @@
+"""What the client asks of the program that it runs in. Everything else of it is the same under any event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Stream(Protocol):
+    """A connection. Closing it more than once does no harm."""
+
+    async def read(self) -> bytes:
+        """Some bytes; none when the peer closed it. Raises OSError."""
+
+    async def write(self, data: bytes) -> None:
+        """Send all of them. Raises OSError."""
+
+    def close(self) -> None:
+        """Give it up."""
+
+
+class Io(Protocol):
+    """An event loop. Its awaitables are those that its own coroutines can await."""
+
+    async def connect(self, host: str, port: int, tls: Any) -> Stream:
+        """A connection; with TLS if `tls` is not None (what that is, each loop says). Raises OSError."""
+
+    async def sleep(self, time_s: float) -> None:
+        """Return after so long."""
+
+    async def within(self, timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`. Raises TimeoutError, and cancels it, if there is none in time."""
+
+    def now_s(self) -> float:
+        """A monotonic clock."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it."""
