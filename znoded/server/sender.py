@@ -30,6 +30,9 @@ class Sender:
         """Write `data`, which must not be empty. Never raises: a broken connection is reported by the transport."""
         raise NotImplementedError
 
+    def follow(self) -> None:
+        """Something was written past this sender: what it sends comes behind that."""
+
     def finish(self) -> None:
         """Close the connection once all that was written has left."""
         raise NotImplementedError
@@ -59,6 +62,10 @@ class PlainSender(Sender):
             return
         if sent < len(data):
             self._queue(data[sent:])
+
+    def follow(self) -> None:
+        if not self.blocked:
+            self._queue(b"")
 
     def _queue(self, rest: bytes) -> None:
         self.blocked = True

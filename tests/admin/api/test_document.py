@@ -108,7 +108,7 @@ def test_what_it_does_not_have_is_not_answered(house: ApiHouse) -> None:
         ({"key": "/\ud800"}, "key"),
         ({"key": "/", "revision": 0}, "revision"),
         ({"key": "/", "revision": True}, "revision"),
-        ({"key": "/", "revision": 1.0}, "revision"),
+        ({"key": "/", "revision": 1.5}, "revision"),
         ({"key": "/", "revision": 1 << 63}, "revision"),
         ({"key": "/", "consistency": "past"}, "consistency"),
         ({"key": "/", "other": 1}, ""),

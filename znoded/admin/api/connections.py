@@ -126,6 +126,7 @@ class StreamSink:
         self._transport = request.channel.transport
         self._transport.unregisterProducer()
         self._sender = sender_for(self._transport, resumed)
+        self._sender.follow()
         self._gone: Deferred[None] = request.notifyFinish().addErrback(lambda _lost: None)
 
     @property

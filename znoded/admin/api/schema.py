@@ -46,6 +46,8 @@ def check(schema: Schema, value: Any, at: str) -> Any:
     if "oneOf" in schema:
         return check(_chosen(schema["oneOf"], value, at), value, at)
     kind: type[Any] = _PYTHON_TYPES[schema["type"]]
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)  # to JSON Schema, 1.0 is an integer
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _wrong(at, value, f"of type {schema['type']}")
     if "enum" in schema and value not in schema["enum"]:
