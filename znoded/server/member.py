@@ -200,7 +200,8 @@ class Member:
     def _leave_room_for_files(self) -> None:
         room = room_for_connections()
         if self.config.api.listen:
-            self.api_connections = min(self.api_connections, room // 2)
+            left = room - min(self.limits.connections or room, room)
+            self.api_connections = min(self.api_connections, max(left, room // 2))
             room -= self.api_connections
         self.admission.cap(room)
         if not 0 < self.limits.connections <= room:

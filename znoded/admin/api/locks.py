@@ -23,7 +23,7 @@ from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Acls, Identity, allowed
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
-from znoded.tree.znode import czxid_of, owner_of
+from znoded.tree.znode import NO_OWNER, czxid_of, owner_of
 
 INFIX = b"__lock__"
 IN_LINE = re.compile(rb"(-?[0-9]{10})\Z")
@@ -239,8 +239,13 @@ class LockOperations:
         lock = asked["lock"].encode()
         self._locks.require_readable(lock, identities)
         holder = self._locks.holder(lock)
-        token = None if holder is None else czxid_of(self._backend.tree.nodes[holder])
-        return {"valid": token == asked["token"], "holder": token, **self._told()}
+        if holder is None:
+            return {"valid": False, "holder": None, **self._told()}
+        node = self._backend.tree.nodes[holder]
+        token, owner = czxid_of(node), owner_of(node)
+        # One whose session is over may be left in line for a while, so that the lock stays free: it holds nothing.
+        is_held = owner == NO_OWNER or owner in self._backend.tree.sessions
+        return {"valid": is_held and token == asked["token"], "holder": token, **self._told()}
 
     def _told(self) -> Fields:
         return {"revision": self._backend.revision, "consistency": "linearizable"}
