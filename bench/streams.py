@@ -105,7 +105,10 @@ class Writer:
         """The revision of the last put."""
         data = b""
         while b"linearizable" not in data:
-            data += self._socket.recv(1 << 16)
+            received = self._socket.recv(1 << 16)
+            if not received:
+                sys.exit("the member closed the writer's connection")
+            data += received
         return int(data.rpartition(b'"revision": ')[2].partition(b",")[0])
 
 
@@ -132,10 +135,11 @@ def main() -> None:
 
 def measure(count: int, events: int, interval_s: float, port: int) -> bool:
     """Open the streams and have the events told: whether each stream got each of them once and in order."""
-    streams, writer = Streams(port), Writer(port)
+    streams = Streams(port)
     began_s = time.monotonic()
     streams.open(count)
     opened_s = time.monotonic() - began_s
+    writer = Writer(port)
     sent: dict[int, float] = {}
     for _ in range(events):
         sent_s = time.monotonic()

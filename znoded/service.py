@@ -20,6 +20,7 @@ from znoded.config import Config, ConfigError, load_toml, load_zoo_cfg, parse
 from znoded.exit import exit_in_failure
 from znoded.garbage_collection import GarbageCollection
 from znoded.server.cell_member import CellMember
+from znoded.server.listeners import with_backlog
 from znoded.server.member import Member
 from znoded.server.membership import told_members
 
@@ -136,7 +137,7 @@ class MemberService(Service):
         if self._config.api.listen:
             self._api = ApiSite(self._member, self._reactor)
             self._api.start()
-            endpoint = serverFromString(self._reactor, self._config.api.listen)
+            endpoint = serverFromString(self._reactor, with_backlog(self._config.api.listen))
             self._api_port = await endpoint.listen(self._api)
         self._garbage.freeze()
 

@@ -61,9 +61,7 @@ class Listeners:
                 self._tls.append((yield self._listen(endpoint, secure)))
 
     def _listen(self, endpoint: str, factory: Any) -> Deferred[IListeningPort]:
-        if endpoint.startswith("tcp") and "backlog=" not in endpoint:
-            endpoint = f"{endpoint}:backlog={BACKLOG}"
-        listening: Deferred[IListeningPort] = serverFromString(self._reactor, endpoint).listen(factory)
+        listening: Deferred[IListeningPort] = serverFromString(self._reactor, with_backlog(endpoint)).listen(factory)
         return listening.addCallback(_without_delay)
 
     @property
@@ -81,6 +79,11 @@ class Listeners:
         ports = self._plain + self._tls
         self._plain, self._tls = [], []
         return gatherResults([Deferred.fromCoroutine(_stopped(port)) for port in ports])
+
+
+def with_backlog(endpoint: str) -> str:
+    """The endpoint string of a listener to which many may connect at once."""
+    return f"{endpoint}:backlog={BACKLOG}" if endpoint.startswith("tcp") and "backlog=" not in endpoint else endpoint
 
 
 def _without_delay(port: IListeningPort) -> IListeningPort:
