@@ -141,6 +141,41 @@ def test_a_repeated_attempt_keeps_its_place(house: ApiHouse, session: str, other
     assert not acquire(house, other, contender=contender(1)).is_answered
 
 
+def test_a_repeated_attempt_takes_the_place_over(house: ApiHouse, session: str, other: str) -> None:
+    held = token(acquire(house, other))
+    first = acquire(house, session, contender=contender(1))
+    second = acquire(house, session, contender=contender(1))
+    first.drop()  # which the member learns only now
+    house.settle()
+    assert len(children(house)) == 2
+    release(house, other, held)
+    assert token(second)
+    assert len(children(house)) == 1
+
+
+def test_an_attempt_that_was_taken_over_hears_of_it(house: ApiHouse, session: str, other: str) -> None:
+    held = token(acquire(house, other))
+    first = acquire(house, session, contender=contender(1))
+    second = acquire(house, session, contender=contender(1))
+    release(house, other, held)
+    assert first.answer()[1]["error"]["code"] == "lock_lost"
+    assert token(second)
+
+
+def test_what_an_earlier_request_creates_late_is_taken_over_as_well(house: ApiHouse, session: str, other: str) -> None:
+    held = token(acquire(house, other))
+    first = house.dial()
+    first.send("lock/acquire", {"session": session, "lock": LOCK, "contender": contender(1)})
+    second = house.dial()  # which does not see what the first is about to create
+    second.send("lock/acquire", {"session": session, "lock": LOCK, "contender": contender(1)})
+    house.settle()
+    release(house, other, held)
+    house.settle()
+    answers = [client.answer() for client in (first, second)]
+    assert sorted(status for status, _ in answers) == [200, 409]
+    assert len(children(house)) == 1
+
+
 def test_a_contender_that_somebody_deletes_hears_of_it(house: ApiHouse, session: str, other: str) -> None:
     token(acquire(house, session))
     waiting = acquire(house, other)

@@ -1,16 +1,15 @@
 """Locks and elections: contenders in line below a path, each waiting only for the one before it.
 
 A contender is an ephemeral sequential znode, as in the recipes of Kazoo and Curator. Its name has its number twice,
-`CONTENDER-lock-NNNNNNNNNN__lock__NNNNNNNNNN`: Curator orders by what follows `lock-`, Kazoo by what follows `__lock__`.
-So either waits for a lock that was taken here. Here whoever has a number at the end of its name is in line, whatever
-recipe made it, in the order of creation; the revision of that is its fencing token.
+`CONTENDER-REQUEST-lock-NNNNNNNNNN__lock__NNNNNNNNNN`: Curator orders by what follows `lock-`, Kazoo by what follows
+`__lock__`. So either waits for a lock that was taken here. Here whoever has a number at the end of its name is in line,
+whatever recipe made it, in the order of creation; the revision of that is its fencing token.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from twisted.internet.defer import CancelledError
@@ -23,11 +22,12 @@ from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Acls, Identity, allowed
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
-from znoded.tree.znode import NO_OWNER, czxid_of, owner_of
+from znoded.tree.znode import NO_OWNER, czxid_of, next_version, owner_of, version_of
 
 INFIX = b"__lock__"
 IN_LINE = re.compile(rb"(-?[0-9]{10})\Z")
 CONTENDER_BYTES = 16
+REQUEST_BYTES = 4
 #: How many waiters are told by name.
 WAITERS_TOLD = 1000
 #: How long until a contender that could not be withdrawn is tried again.
@@ -45,6 +45,30 @@ class Wish(NamedTuple):
     value: bytes
     acl: Acls | None
     identities: Identities
+
+
+class Attempt:
+    """One request for a lock, and which contenders in line are its own.
+
+    A client whose request broke off asks again with the same contender, maybe at another member, while the first one
+    is not known to be gone there. So a contender belongs to one request: to the one that created it, which is in its
+    name, until another takes it over, which its version tells. Only whose it is may take it away.
+    """
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-"
+        self.path = self.prefix + secrets.token_hex(REQUEST_BYTES).encode() + b"-lock-"
+        #: Path -> the version with which it was taken over.
+        self.taken: dict[bytes, int] = {}
+
+    def had(self, path: bytes) -> bool:
+        """Whether it is, or was, one of this request's."""
+        return path in self.taken or path.startswith(self.path)
+
+    def has(self, path: bytes, node: bytes) -> bool:
+        """Whether it still is."""
+        return self.had(path) and version_of(node) == self.taken.get(path, 0)
 
 
 class Held(NamedTuple):
@@ -100,30 +124,54 @@ class Locks:
         Raises lock_timeout, session_expired, lock_lost, and what a write is refused for.
         """
         deadline_s = self._backend.reactor.seconds() + timeout_s
+        attempt = Attempt(wish)
         try:
             await self._backend.fresh()
-            if not any(self._own(wish)):
-                await self._stand_in_line(wish)
-            return await self._wait(wish, deadline_s)
+            await self._take_over(attempt)
+            if not any(self._own(attempt)):
+                await self._stand_in_line(attempt)
+            held = await self._wait(attempt, deadline_s)
+            for path in self._own(attempt)[1:]:
+                await self._delete(path, czxid_of(self._backend.tree.nodes[path]), wish.identities)
+            return held
         except CancelledError:
-            self._backend.spawn(self._withdraw(wish))
+            self._backend.spawn(self._withdraw(attempt))
             raise
         except errors.ApiError:
-            await shielded(self._backend.spawn(self._withdraw(wish)))
+            await shielded(self._backend.spawn(self._withdraw(attempt)))
             raise
 
-    async def _stand_in_line(self, wish: Wish) -> None:
-        prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-lock-"
+    async def _stand_in_line(self, attempt: Attempt) -> None:
+        wish = attempt.wish
         flags = CreateFlags.EPHEMERAL_SEQUENTIAL
-        op = TxnOp(Kind.CREATE, prefix, wish.value, wish.acl, flags, -1, INFIX, parents=True)
+        op = TxnOp(Kind.CREATE, attempt.path, wish.value, wish.acl, flags, -1, INFIX, parents=True)
         await self._backend.write(TxnRequest(wish.session.id, (), (op,), ()), wish.identities)
 
-    async def _wait(self, wish: Wish, deadline_s: float) -> Held:
+    async def _take_over(self, attempt: Attempt) -> None:
+        """Make the contenders of earlier requests for the same wish those of this one. Raises lock_lost."""
+        wish = attempt.wish
+        nodes = self._backend.tree.nodes
+        for path in self._named(attempt):
+            node = nodes.get(path)
+            if node is None or attempt.has(path, node):
+                continue
+            if attempt.had(path):
+                raise errors.lock_lost(text_of(wish.lock))  # to a later request
+            version = version_of(node)
+            as_it_was = (_created(path, czxid_of(node)), Compare(path, Target.VERSION, Relation.EQUAL, None, version))
+            op = TxnOp(Kind.SET, path, wish.value, None, 0, -1, None, parents=False)
+            done = await self._backend.write(TxnRequest(wish.session.id, as_it_was, (op,), ()), wish.identities)
+            if done.reply.holds:
+                attempt.taken[path] = next_version(version)
+
+    async def _wait(self, attempt: Attempt, deadline_s: float) -> Held:
+        wish = attempt.wish
         is_confirmed = False
         while True:
-            own = next(self._own(wish), None)
             if wish.session.id not in self._backend.tree.sessions:
                 raise errors.session_expired()
+            await self._take_over(attempt)
+            own = next(iter(self._own(attempt)), None)
             line = self.line(wish.lock)
             if own is None or own not in line:
                 raise errors.lock_lost(text_of(wish.lock))
@@ -140,23 +188,31 @@ class Locks:
             if not await self._backend.until_any_gone((line[place - 1], own), left_s):
                 raise errors.lock_timeout(text_of(wish.lock))
 
-    def _own(self, wish: Wish) -> Iterator[bytes]:
-        """The contenders of this attempt in their order; there are several after a write of unknown outcome."""
+    def _named(self, attempt: Attempt) -> list[bytes]:
+        """The contenders of this session and name, whichever request they belong to, in their order."""
         nodes = self._backend.tree.nodes
-        prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-"
-        children = self._backend.tree.children.get(wish.lock, ())
-        own = [path for path in children if path.startswith(prefix) and owner_of(nodes[path]) == wish.session.id]
-        return iter(sorted(own, key=lambda path: czxid_of(nodes[path])))
+        children = self._backend.tree.children.get(attempt.wish.lock, ())
+        owner = attempt.wish.session.id
+        named = [path for path in children if path.startswith(attempt.prefix) and owner_of(nodes[path]) == owner]
+        return sorted(named, key=lambda path: czxid_of(nodes[path]))
 
-    async def _withdraw(self, wish: Wish) -> None:
+    def _own(self, attempt: Attempt) -> list[bytes]:
+        """Those that belong to this request: several, after a write whose outcome was unknown."""
+        nodes = self._backend.tree.nodes
+        return [path for path in self._named(attempt) if attempt.has(path, nodes[path])]
+
+    async def _withdraw(self, attempt: Attempt) -> None:
         """Leave the line, whatever it takes; a session that ended has left it."""
+        wish = attempt.wish
+        nodes = self._backend.tree.nodes
         while wish.session.id in self._backend.tree.sessions and self._backend.member.serving:
             try:
                 # Behind this write, all that was written for this attempt before is applied.
                 await self._backend.write(TxnRequest(0, (), (), ()), ())
-                for path in self._own(wish):
-                    await self._delete(path, czxid_of(self._backend.tree.nodes[path]), wish.identities)
-                if not any(self._own(wish)):
+                for path in self._own(attempt):
+                    version = Compare(path, Target.VERSION, Relation.EQUAL, None, version_of(nodes[path]))
+                    await self._delete(path, czxid_of(nodes[path]), wish.identities, version)
+                if not self._own(attempt):
                     return
             except errors.ApiError as error:
                 if error.code == "no_auth":
@@ -174,10 +230,9 @@ class Locks:
                 return await self._delete(path, token, identities)
         return False
 
-    async def _delete(self, path: bytes, token: int, identities: Identities) -> bool:
-        compare = Compare(path, Target.CREATE_REVISION, Relation.EQUAL, None, token)
+    async def _delete(self, path: bytes, token: int, identities: Identities, *compares: Compare) -> bool:
         delete = TxnOp(Kind.DELETE, path, None, None, 0, -1, None, parents=False)
-        done = await self._backend.write(TxnRequest(0, (compare,), (delete,), ()), identities)
+        done = await self._backend.write(TxnRequest(0, (_created(path, token), *compares), (delete,), ()), identities)
         return done.reply.holds
 
     # ---- looking
@@ -186,6 +241,11 @@ class Locks:
         """Raise no_auth for who may not read the lock's own znode."""
         if not allowed(self._backend.tree.acls.get(lock), READ, identities):
             raise errors.of_refusal(ErrorCode.NO_AUTH, text_of(lock))
+
+
+def _created(path: bytes, token: int) -> Compare:
+    """That it is the one that was created at this revision."""
+    return Compare(path, Target.CREATE_REVISION, Relation.EQUAL, None, token)
 
 
 class LockOperations:
