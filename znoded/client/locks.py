@@ -35,8 +35,12 @@ class Held:
             raise LockLost(f"the session that held {self.lock} may be over")
 
     def guard(self, txn: Txn) -> Txn:
-        """Let a transaction succeed only while the lock is held, which is decided where it is applied."""
-        return txn.when_create_revision(self.key, "=", self.token)
+        """Let a transaction be done only while the lock is held, which is decided where it is applied.
+
+        It does not succeed when the lock was released, and is refused with session_expired when the session is over: a
+        lock-delay may keep the contender for longer. Raises ValueError for a transaction in another session.
+        """
+        return txn.in_session(self.session).when_create_revision(self.key, "=", self.token)
 
     async def release(self) -> bool:
         """Give it back: whether it was held still."""

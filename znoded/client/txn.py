@@ -39,6 +39,13 @@ class Txn:
         self._else: list[dict[str, Any]] = []
         self._ops = self._then
 
+    def in_session(self, session: Session) -> Self:
+        """Do nothing if this session is over. Raises ValueError if it is in another one already."""
+        if self._session not in (None, session):
+            raise ValueError("the transaction is in another session")
+        self._session = session
+        return self
+
     # ---- compares; `relation` is one of = != < >
 
     def when_value(self, key: str, relation: str, value: bytes) -> Self:
