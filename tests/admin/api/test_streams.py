@@ -170,6 +170,38 @@ def test_a_slow_reader_is_cut_with_a_named_error_and_hurts_nobody() -> None:
     assert len(events(missed)) == 10
 
 
+def test_a_reader_that_stops_while_it_catches_up_is_cut_after_a_while(house: ApiHouse) -> None:
+    seen = house.put("/a")
+    for _ in range(3):
+        house.put("/a", bytes(700_000))
+    client = house.dial()
+    client.send(f"watch?prefix=/a&after={seen}")
+    house.site.feed.write_later(next(iter(next(iter(house.site.feed._groups.values())).streams)))
+    client.transport.block()
+    house.pass_time(30, 1)
+    assert not client.transport.disconnecting
+    house.pass_time(40, 1)
+    assert client.lines()[-1]["error"]["code"] == "slow_reader"
+    assert client.transport.disconnecting
+
+
+def test_one_that_catches_up_is_not_cut_for_what_its_group_has_passed() -> None:
+    house = ApiHouse(**{"limits.queued_bytes_per_connection": 65_536})
+    quick = watch(house, "prefix=/a")
+    seen = house.put("/a")
+    behind = house.dial()
+    behind.send(f"watch?prefix=/a&after={seen}")
+    behind.transport.block()
+    told = []
+    for _ in range(10):
+        told.append((house.put("/a", bytes(10_000)), "changed", "/a"))
+        quick.lines()
+    house.pass_time(3)
+    behind.transport.unblock()
+    house.settle()
+    assert events(behind) == told
+
+
 def test_a_reader_that_pauses_and_goes_on_gets_everything_once(house: ApiHouse) -> None:
     client = watch(house, "prefix=/a")
     told = [(house.put("/a"), "created", "/a")]

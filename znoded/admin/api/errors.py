@@ -124,7 +124,7 @@ def lock_lost(lock: str) -> ApiError:
 
 def slow_reader(revision: int, limit_bytes: int) -> ApiError:
     """A stream's client does not read; the end of the stream tells it."""
-    message = f"more than {limit_bytes} bytes were waiting to be read"
+    message = f"more than {limit_bytes} bytes were waiting to be read, or nothing was read for a minute"
     action = "Read faster, or watch less; go on after the last revision that you got."
     return ApiError("slow_reader", 429, message, action, revision=revision)
 

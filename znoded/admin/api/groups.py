@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: What is written to a stream at a time: so much may stand in its connection, beside the queue that all share.
 SLICE_BYTES = 128 * 1024
+#: A stream that reads nothing for so many seconds is cut; there is something to read every ten.
+STALLED_TICKS = 60
 
 
 class Group:
@@ -78,7 +80,7 @@ class Group:
 
     def forget_written(self) -> bool:
         """Drop the lines that all streams have: whether none is left."""
-        least = min((stream.next_line for stream in self.streams), default=self.end)
+        least = min((stream.next_line for stream in self.streams if stream.is_live), default=self.end)
         while self._lines and self._first < least:
             self._drop_first()
         if not self._lines:
@@ -86,9 +88,16 @@ class Group:
         return not self._lines
 
     def cut_slow(self) -> None:
-        """End the streams whose next line is gone."""
-        for stream in [stream for stream in self.streams if stream.next_line < self._first]:
-            stream.end(errors.slow_reader(stream.position, self._limit_bytes))
+        """End the streams whose next line is gone, and those that have not read anything for long. Once a tick."""
+        for stream in list(self.streams):
+            stream.stalled_ticks = stream.stalled_ticks + 1 if stream.is_blocked else 0
+            is_behind = stream.is_live and stream.next_line < self._first
+            if is_behind or stream.stalled_ticks > STALLED_TICKS:
+                stream.end(self.too_slow(stream))
+
+    def too_slow(self, stream: Stream) -> errors.ApiError:
+        """Why such a stream ends."""
+        return errors.slow_reader(stream.position, self._limit_bytes)
 
     def progress(self, revision: int) -> None:
         """Say that all up to this revision was told."""

@@ -48,7 +48,9 @@ class Stream:
         self.next_line = 0
         #: .. and all changes up to this revision, while it catches up.
         self.position = 0
-        self._is_live = True
+        #: Whether it follows the queue of its group; if not, it reads the history.
+        self.is_live = True
+        self.stalled_ticks = 0
         self._has_ended = False
 
     @property
@@ -69,12 +71,12 @@ class Stream:
         """Send what there is for this client."""
         if self._has_ended or self.is_blocked or self._group is None:
             return
-        if not self._is_live:
+        if not self.is_live:
             self._catch_up(self._group)
             return
         lines = self._group.lines_from(self.next_line)
         if lines is None:
-            self._group.cut_slow()
+            self.end(self._group.too_slow(self))
             return
         data, self.next_line = lines
         if data:
@@ -115,10 +117,10 @@ class WatchStream(Stream):
         group = self._group = feed.join(self, self._key, change_group(feed, **keys))
         self.position = feed.position if after is None else after
         self.next_line = group.end
-        self._is_live = False
+        self.is_live = False
 
     def fall_behind(self) -> None:
-        self._is_live = False
+        self.is_live = False
         self._feed.write_later(self)
 
     def _catch_up(self, group: Group) -> None:
@@ -139,7 +141,7 @@ class WatchStream(Stream):
         if self.position > feed.position:  # which is on its way there
             self._feed.write_later(self)
             return
-        self._is_live = True
+        self.is_live = True
         self.next_line = group.end
         self._sink.send(line(self._form, "progress", {"revision": feed.position}))
 
