@@ -33,18 +33,21 @@ class ApiHouse(House):
         self.site.start()
         self.settle()
 
-    def settle(self, rounds: int = 20) -> None:
-        """Let everything happen that needs no time."""
-        for _ in range(rounds):
+    def settle(self) -> None:
+        """Let everything happen that needs no time, however many turns a busy machine takes for it."""
+        while self.replica.collected or self._is_due():
             self.clock.advance(0)
             if self.replica.collected:
                 self.replica.commit()
+
+    def _is_due(self) -> bool:
+        return any(call.getTime() <= self.clock.seconds() for call in self.clock.getDelayedCalls())
 
     def pass_time(self, time_s: float, step_s: float = 0.5) -> None:
         """Let time go by in steps."""
         while time_s > 0:
             self.clock.advance(min(step_s, time_s))
-            self.settle(3)
+            self.settle()
             time_s -= step_s
 
     def dial(self, host: str = "127.0.0.1") -> HttpClient:

@@ -13,6 +13,7 @@ from znoded.admin.api.backend import PATIENCE_S
 from znoded.admin.api.site import ApiSite
 from znoded.server import cell_member
 from znoded.tree.history import Compacted
+from znoded.tree.history_segment import Unreadable
 
 
 class SlowReplica(FollowingReplica):
@@ -47,7 +48,7 @@ class FollowersApi(FollowersHouse, ApiHouse):
         while time_s > 0:
             self.now_ms += int(step_s * 1000)
             self.clock.advance(step_s)
-            self.settle(3)
+            self.settle()
             time_s -= step_s
 
 
@@ -154,6 +155,29 @@ def test_streams_look_for_what_a_jump_of_the_state_left_out(
     revision = house.put("/a")
     house.settle()
     assert [line["revision"] for line in stream.lines()] == [revision, revision]
+
+
+def test_streams_wait_while_the_history_cannot_be_read(house: FollowersApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = house.dial()
+    stream.send("watch?prefix=/a")
+    house.settle()
+    stream.lines()
+    history = house.member.tree.history
+    changes = history.changes
+
+    def fail(*_: int) -> Any:
+        raise Unreadable
+
+    monkeypatch.setattr(history, "changes", fail)
+    revision = house.put("/a")
+    late = house.dial()
+    late.send(f"watch?prefix=/a&after={revision}")
+    house.settle()
+    assert not stream.is_answered
+    monkeypatch.setattr(history, "changes", changes)
+    house.pass_time(0.5)
+    assert [line["revision"] for line in stream.lines()] == [revision]
+    assert [line["type"] for line in late.lines()] == ["progress"]
 
 
 def test_a_stream_whose_past_is_gone_is_ended_with_the_oldest_there_is(

@@ -21,7 +21,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import Backend
+from znoded.admin.api.backend import RETRY_S, Backend
 from znoded.admin.api.groups import ChangeGroup, Group
 from znoded.admin.api.lines import EncodedChange
 from znoded.tree.history import Change, Compacted
@@ -54,6 +54,7 @@ class Feed:
         self.behind: dict[Group, None] = {}
         self._ready: deque[Stream] = deque()
         self._is_running = False
+        self._is_advancing_later = False
         self._ticks = 0
         self._timer = LoopingCall(self._tick)
         self._timer.clock = backend.reactor
@@ -137,7 +138,8 @@ class Feed:
             return
         end_s = time.monotonic() + TURN_S
         touched: dict[Group, None] = {}
-        while self.position < self.backend.revision and time.monotonic() < end_s:
+        wait_s = 0.0
+        while self.position < self.backend.revision:
             try:
                 changes = self.backend.history.changes(self.position, self.backend.revision, CHANGES)
             except Compacted:
@@ -147,13 +149,21 @@ class Feed:
                     group.catch_up()
                 break
             except Unreadable:
-                break  # and try again at the next tick
+                wait_s = RETRY_S
+                break
             self._queue(changes, touched)
             self.position = changes[-1].revision if changes else self.backend.revision
+            if time.monotonic() > end_s:
+                break
         for group in touched:
             group.changed(self.position)
-        if self.position < self.backend.revision:
-            self.backend.reactor.callLater(0, self.advance)
+        if self.position < self.backend.revision and not self._is_advancing_later:
+            self._is_advancing_later = True
+            self.backend.reactor.callLater(wait_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_advancing_later = False
+        self.advance()
 
     def _queue(self, changes: list[Change], touched: dict[Group, None]) -> None:
         for revision, of_revision in groupby(changes, attrgetter("revision")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from znoded.admin.api import errors
+from znoded.admin.api.backend import RETRY_S
 from znoded.admin.api.feed import Feed, change_group
 from znoded.admin.api.groups import Group, LeaderGroup
 from znoded.admin.api.lines import LAST_CHUNK, EncodedChange, Form, events_line, line
@@ -139,7 +140,7 @@ class WatchStream(Stream):
             self._feed.write_later(self)
             return
         if self.position > feed.position:  # which is on its way there
-            self._feed.write_later(self)
+            feed.backend.reactor.callLater(RETRY_S, feed.write_later, self)
             return
         self.is_live = True
         self.next_line = group.end
