@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
 from znoded.jute.primitives import JuteError, Reader, encode_buffer
+from znoded.jute.records import SetDataRequest
 from znoded.tree.acl import READ, Acls
 from znoded.tree.create import Wanted, create_node
 from znoded.tree.delete import delete_node
 from znoded.tree.paths import parent_of
 from znoded.tree.refusal import Refused
-from znoded.tree.set_data import set_data_of
+from znoded.tree.set_data import set_data
 from znoded.tree.txn_records import (
     NO_REVISION,
     NO_VERSION,
@@ -107,7 +108,7 @@ def _carry_out(
             tree.require(READ, path, identities)
         return OpResult(path, tree.nodes.get(path))
     if op.kind == Kind.SET or (op.kind == Kind.PUT and path in tree.nodes):
-        set_data_of(tree, time_ms, identities, path, encode_buffer(op.data), op.version)
+        set_data(tree, time_ms, session, identities, SetDataRequest(path, op.data, op.version).encode())
         return OpResult(path, tree.nodes[path])
     if op.kind == Kind.DELETE:
         delete_node(tree, identities, path, op.version)

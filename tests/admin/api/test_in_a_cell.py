@@ -117,13 +117,29 @@ def test_a_member_that_is_cut_off_says_so(house: FollowersApi) -> None:
     assert house.done("get", {"key": "/", "consistency": "serializable"})
 
 
-def test_the_leader_hears_of_sessions_that_are_kept_alive_here(house: FollowersApi) -> None:
-    session = house.session()
-    house.pass_time(1)
+def test_the_leader_hears_of_a_session_before_it_is_asked_to_confirm(house: FollowersApi) -> None:
+    answer = house.done("session/create", {})
+    number = int(answer["id"], 16).to_bytes(8)
     house.replica.told.clear()
-    house.done("session/keepalive", {"session": session})
+    house.replica.answers = None
+    client = house.dial()
+    client.send("session/keepalive", {"session": answer["session"]})
+    assert house.replica.told == [number]
+    house.settle()
+    assert not client.is_answered
+    house.replica.asked.pop()(True)
+    assert client.answer()[0] == 200
+
+
+def test_what_was_heard_without_a_leader_is_told_to_the_next(house: FollowersApi) -> None:
+    answer = house.done("session/create", {})
+    number = int(answer["id"], 16).to_bytes(8)
+    house.replica.told.clear()
+    house.replica.reaches_leader = False
+    house.done("session/keepalive", {"session": answer["session"]})
+    assert house.replica.told == []
+    house.replica.reaches_leader = True
     house.pass_time(1)
-    number = int(house.done("session/keepalive", {"session": session})["id"], 16).to_bytes(8)
     assert any(number in told for told in house.replica.told)
 
 

@@ -39,9 +39,11 @@ class Operations:
         return {"session": token_of(session), **granted, **self.written()}
 
     async def session_keepalive(self, asked: Fields, identities: Identities) -> Fields:
-        """Hear of it; whether it is still there is decided by the newest that is known."""
-        await self._backend.fresh()
+        """Hear of it, and answer when the leader has: whoever is answered has its full timeout."""
         session = await self._backend.session(asked["session"])
+        await self._backend.fresh()
+        if session.id not in self._backend.tree.sessions:
+            raise errors.session_expired()
         return {"id": session_id_of(session.id), "timeout_ms": session.timeout_ms, **self.written()}
 
     async def session_close(self, asked: Fields, identities: Identities) -> Fields:
