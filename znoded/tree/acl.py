@@ -19,6 +19,7 @@ from znoded.tree.refusal import Refused
 
 #: A scheme and an id in it, as a connection has gained them: ("ip", its address), ("digest", "user:hash").
 Identity: TypeAlias = tuple[bytes, bytes]
+Identities: TypeAlias = tuple[Identity, ...]
 Acls: TypeAlias = tuple[Acl, ...]
 
 #: Who has this identity may do everything.

@@ -13,13 +13,12 @@ from znoded.jute.multi import MULTI_END, MULTI_HEADER, MultiReadRequest
 from znoded.jute.ops import Op
 from znoded.jute.primitives import JuteError, Reader, encode_int, encode_strings, encode_ustring, encode_vector
 from znoded.jute.records import ACL_VECTOR, PathWatchRequest
-from znoded.tree.acl import ADMIN, OPEN_ACL, READ, Identity, allowed, redacted, shown_user
+from znoded.tree.acl import ADMIN, OPEN_ACL, READ, Identities, allowed, redacted, shown_user
 from znoded.tree.znode import stat_of
 
 if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
-Identities: TypeAlias = tuple[Identity, ...]
 Reply: TypeAlias = tuple[int, bytes]
 #: Takes the tree, the path and who is asking.
 Read: TypeAlias = Callable[["Tree", bytes, Identities], Reply]

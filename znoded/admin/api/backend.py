@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
@@ -16,7 +16,7 @@ from znoded.admin.api import errors
 from znoded.jute.primitives import LONG, Reader
 from znoded.server.local_session import Busy, LocalSession, NotWritten, OutcomeUnknown
 from znoded.server.member import Member
-from znoded.tree.acl import Identity
+from znoded.tree.acl import Identities
 from znoded.tree.commands import encode_identities
 from znoded.tree.history import History
 from znoded.tree.proposals import close_unconnected
@@ -33,7 +33,7 @@ RETRY_S = 0.05
 COMMAND_BYTES = 64
 
 
-class Done(NamedTuple):
+class Committed(NamedTuple):
     """A transaction that was carried out: its reply, and its revision."""
 
     reply: TxnReply
@@ -71,6 +71,11 @@ class Backend:
         return self.tree.zxid
 
     @property
+    def value_limit_bytes(self) -> int:
+        """What the keys and values of one transaction may have together."""
+        return self.member.limits.frame_bytes - COMMAND_BYTES
+
+    @property
     def history(self) -> History:
         """The changes that are kept."""
         return self.tree.history
@@ -101,16 +106,15 @@ class Backend:
 
     # ---- writes
 
-    async def write(self, request: TxnRequest, identities: tuple[Identity, ...]) -> Done:
+    async def write(self, request: TxnRequest, identities: Identities) -> Committed:
         """Have a transaction carried out for who has these identities.
 
         Raises value_too_large, busy, not_leader, outcome_unknown, and what the tree refuses it for.
         """
         record = request.encode()
         encoded = encode_identities(identities)
-        limit_bytes = self.member.limits.frame_bytes - COMMAND_BYTES
-        if len(record) > limit_bytes:
-            raise errors.value_too_large(limit_bytes)
+        if len(record) > self.value_limit_bytes:
+            raise errors.value_too_large(self.value_limit_bytes)
         if not self.member.replica.writable:
             raise errors.disk_full() if self.member.serving else errors.stopping()
         try:
@@ -128,7 +132,7 @@ class Backend:
             ops = (request.then if reply.holds else request.otherwise) or ()
             key = (ops[reply.failed].path or b"").decode(errors="replace")
             raise errors.of_refusal(reply.err, key, reply.failed)
-        return Done(reply, written.zxid)
+        return Committed(reply, written.zxid)
 
     # ---- sessions
 
@@ -146,9 +150,9 @@ class Backend:
         await self.until(lambda: session_id in self.tree.sessions)
         return self.tree.sessions[session_id]
 
-    async def session(self, token: str) -> Session:
-        """The session that a token opens; it was heard of just now. Raises session_expired."""
-        session_id, password = _parse_token(token)
+    async def session(self, secret: str) -> Session:
+        """The session that a secret opens; it was heard of just now. Raises session_expired."""
+        session_id, password = _parse_secret(secret)
         if session_id not in self.tree.sessions:
             await self.fresh()
         session = self.tree.sessions.get(session_id)
@@ -214,9 +218,9 @@ class Backend:
         if not waiters:
             self._gone.pop(path, None)
 
-    def spawn(self, work: Awaitable[object]) -> Deferred[Any]:
+    def spawn(self, work: Coroutine[Any, Any, object]) -> Deferred[Any]:
         """Have it done, whoever asked for it."""
-        working = _deferred(work)
+        working: Deferred[Any] = Deferred.fromCoroutine(work)
         self._work[working] = None
         working.addBoth(self._worked, working)
         return working
@@ -260,16 +264,12 @@ async def shielded(work: Deferred[Any]) -> None:
     await done
 
 
-def _deferred(work: Any) -> Deferred[Any]:
-    return work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
-
-
-def token_of(session: Session) -> str:
+def secret_of(session: Session) -> str:
     """The secret that opens a session: its id and its password, which nobody can guess."""
     return base64.urlsafe_b64encode(LONG.pack(session.id) + session.password).decode()
 
 
-def _parse_token(token: str) -> tuple[int, bytes]:
-    content = base64.urlsafe_b64decode(token)
+def _parse_secret(secret: str) -> tuple[int, bytes]:
+    content = base64.urlsafe_b64decode(secret)
     session_id: int = LONG.unpack(content[:8])[0]
     return session_id, content[8:]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from znoded.admin.api import errors
 from znoded.admin.api.lines import EncodedChange, Form, events_line, line
 from znoded.admin.api.locks import Locks
-from znoded.tree.acl import Identity
+from znoded.tree.acl import Identities
 
 if TYPE_CHECKING:
     from znoded.admin.api.feed import Feed
@@ -24,7 +24,7 @@ STALLED_TICKS = 60
 class Group:
     """A queue, bounded in bytes: a stream that is so far behind that its next line is gone is cut."""
 
-    def __init__(self, feed: Feed, path: bytes, is_prefix: bool, form: Form, identities: tuple[Identity, ...]) -> None:
+    def __init__(self, feed: Feed, path: bytes, is_prefix: bool, form: Form, identities: Identities) -> None:
         self.path = path
         self.is_prefix = is_prefix
         self.form = form
@@ -135,7 +135,7 @@ class ChangeGroup(Group):
 class LeaderGroup(Group):
     """Watches who leads an election."""
 
-    def __init__(self, feed: Feed, locks: Locks, path: bytes, form: Form, identities: tuple[Identity, ...]) -> None:
+    def __init__(self, feed: Feed, locks: Locks, path: bytes, form: Form, identities: Identities) -> None:
         super().__init__(feed, path, True, form, identities)
         self._locks = locks
         self._told: object = None

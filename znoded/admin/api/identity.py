@@ -9,12 +9,12 @@ from znoded.admin.api import errors
 from znoded.config import Config
 from znoded.jute.records import AuthRequest
 from znoded.server import auth
-from znoded.tree.acl import Identity
+from znoded.tree.acl import Identities
 
 
-def identities_of(authorization: bytes | None, host: str, config: Config) -> tuple[Identity, ...]:
+def identities_of(authorization: bytes | None, host: str, config: Config) -> Identities:
     """The identities that a request shows; `authorization` is its header. Raises auth_failed."""
-    identities: tuple[Identity, ...] = ((b"ip", host.encode()),)
+    identities: Identities = ((b"ip", host.encode()),)
     if authorization is None:
         return identities
     scheme, _, encoded = authorization.strip().partition(b" ")

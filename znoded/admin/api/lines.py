@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from znoded.admin.api.items import Fields, stat_of, text_of, value_of
-from znoded.tree.acl import READ, Identity, allowed
+from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.history import Change
 from znoded.tree.history_block import ChangeKind
 
@@ -33,9 +33,9 @@ class EncodedChange:
     def __init__(self, change: Change) -> None:
         self.path = change.path
         self._change = change
-        self._verdicts: dict[tuple[Identity, ...], bool] = {}
+        self._verdicts: dict[Identities, bool] = {}
 
-    def may_be_told(self, identities: tuple[Identity, ...]) -> bool:
+    def may_be_told(self, identities: Identities) -> bool:
         """Whether it is an event, and one that who has these identities may read."""
         change = self._change
         if change.acl is None:

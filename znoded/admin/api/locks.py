@@ -19,7 +19,7 @@ from znoded.admin.api.backend import Backend, shielded
 from znoded.admin.api.items import Fields, acl_of, bytes_of, session_id_of, stat_of, text_of, value_of
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
-from znoded.tree.acl import READ, Acls, Identity, allowed
+from znoded.tree.acl import READ, Acls, Identities, allowed
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
 from znoded.tree.znode import NO_OWNER, czxid_of, next_version, owner_of, version_of
@@ -31,9 +31,7 @@ REQUEST_BYTES = 4
 #: How many waiters are told by name.
 WAITERS_TOLD = 1000
 #: How long until a contender that could not be withdrawn is tried again.
-RETRY_S = 1.0
-
-Identities = tuple[Identity, ...]
+WITHDRAW_RETRY_S = 1.0
 
 
 class Wish(NamedTuple):
@@ -217,7 +215,7 @@ class Locks:
             except errors.ApiError as error:
                 if error.code == "no_auth":
                     return  # nor could its client take it away: it goes with the session
-            await self._backend.sleep(RETRY_S)
+            await self._backend.sleep(WITHDRAW_RETRY_S)
 
     # ---- giving it back
 

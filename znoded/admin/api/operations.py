@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import Backend, token_of
+from znoded.admin.api.backend import Backend, secret_of
 from znoded.admin.api.items import Fields, acl_of, bytes_of, item_of, session_id_of, text_of
 from znoded.admin.api.past import named_errors
 from znoded.jute.ops import CreateFlags
-from znoded.tree.acl import READ, Identity, allowed
+from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.history import PastNode
 from znoded.tree.txn_records import Compare, Kind, OpResult, Relation, Target, TxnOp, TxnRequest
 
@@ -20,8 +20,6 @@ SLICE_KEYS = 200
 _RELATIONS = {"=": Relation.EQUAL, "!=": Relation.NOT_EQUAL, "<": Relation.LESS, ">": Relation.GREATER}
 _TARGETS = {target.name.lower(): target for target in Target}
 _KINDS = {kind.name.lower(): kind for kind in Kind}
-
-Identities = tuple[Identity, ...]
 
 
 class Operations:
@@ -36,7 +34,7 @@ class Operations:
         """Begin a session."""
         session = await self._backend.open_session(asked["timeout_ms"])
         granted = {"id": session_id_of(session.id), "timeout_ms": session.timeout_ms}
-        return {"session": token_of(session), **granted, **self.written()}
+        return {"session": secret_of(session), **granted, **self.written()}
 
     async def session_keepalive(self, asked: Fields, identities: Identities) -> Fields:
         """Hear of it, and answer when the leader has: whoever is answered has its full timeout."""

@@ -26,17 +26,15 @@ from znoded.admin.api.operations import Operations
 from znoded.admin.api.schema import DOCUMENT, DOCUMENT_BYTES, Schema, check
 from znoded.admin.api.streams import LeaderStream, Stream, WatchStream
 from znoded.server.member import Member
-from znoded.tree.acl import Identity
+from znoded.tree.acl import Identities
 
 log = Logger()
 
-Identities = tuple[Identity, ...]
 Answer = Callable[[Fields, Identities], Awaitable[Fields]]
 #: Requests may be this many times as large as the command that they become: base64, escapes, names of fields.
 BODY_FACTOR = 3
 #: How long a member that stops waits for those in line to leave it.
 STOP_PATIENCE_S = 3.0
-COMMAND_BYTES = 64
 
 
 class ApiSite(Site):
@@ -50,7 +48,7 @@ class ApiSite(Site):
         self.backend = Backend(member, reactor)
         self.feed = Feed(self.backend)
         self._member = member
-        self.value_limit_bytes = member.limits.frame_bytes - COMMAND_BYTES
+        self.value_limit_bytes = self.backend.value_limit_bytes
         self.body_limit_bytes = BODY_FACTOR * member.limits.frame_bytes
         self._connections: dict[str, int] = {}
         self._connections_count = 0

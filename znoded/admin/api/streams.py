@@ -10,15 +10,13 @@ from znoded.admin.api.feed import Feed, change_group
 from znoded.admin.api.groups import Group, LeaderGroup
 from znoded.admin.api.lines import LAST_CHUNK, EncodedChange, Form, events_line, line
 from znoded.admin.api.locks import Locks
-from znoded.tree.acl import Identity
+from znoded.tree.acl import Identities
 from znoded.tree.history import Change, Compacted
 from znoded.tree.history_segment import Unreadable
 
 #: Changes looked at in one turn of catching up, and the bytes after which it is over earlier.
 CHANGES = 500
 CATCH_UP_BYTES = 1024 * 1024
-
-Identities = tuple[Identity, ...]
 
 
 class Sink(Protocol):
