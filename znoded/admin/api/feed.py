@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from znoded.admin.api import errors
 from znoded.admin.api.backend import RETRY_S, Backend
-from znoded.admin.api.groups import ChangeGroup, Group
+from znoded.admin.api.groups import Group
 from znoded.admin.api.lines import EncodedChange
 from znoded.tree.history import Change, Compacted
 from znoded.tree.history_segment import Unreadable
@@ -51,7 +51,7 @@ class Feed:
         self._groups: dict[object, Group] = {}
         self._by_path: dict[bytes, dict[Group, None]] = {}
         #: The groups with lines in their queues.
-        self.behind: dict[Group, None] = {}
+        self.unwritten: dict[Group, None] = {}
         self._ready: deque[Stream] = deque()
         self._is_running = False
         self._is_advancing_later = False
@@ -127,7 +127,7 @@ class Feed:
         if self._ready:
             self._run_later()
         else:
-            self.behind = {group: None for group in self.behind if not group.forget_written()}
+            self.unwritten = {group: None for group in self.unwritten if not group.forget_written()}
 
     # ---- changes
 
@@ -204,8 +204,3 @@ class Feed:
         for group in list(self._groups.values()):
             for stream in list(group.streams):
                 stream.end(error)
-
-
-def change_group(feed: Feed, **keys: Any) -> Callable[[], ChangeGroup]:
-    """Makes the group of a watch."""
-    return lambda: ChangeGroup(feed, **keys)

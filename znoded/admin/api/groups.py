@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What is written to a stream at a time: so much may stand in its connection, beside the queue that all share.
 SLICE_BYTES = 128 * 1024
-#: A stream that reads nothing for so many seconds is cut; there is something to read every ten.
+#: A stream that reads nothing for so many ticks of the feed is cut; there is something to read every ten of them.
 STALLED_TICKS = 60
 
 
@@ -49,7 +49,7 @@ class Group:
         """
         if number < self._first:
             return None
-        begin, behind, end, joined = self._joined
+        begin, following, end, joined = self._joined
         if (begin, end) != (number, self.end):
             lines: list[bytes] = []
             size_bytes = 0
@@ -58,9 +58,9 @@ class Group:
                 size_bytes += len(encoded)
                 if size_bytes >= SLICE_BYTES:
                     break
-            joined, behind = b"".join(lines), number + len(lines)
-            self._joined = (number, behind, self.end, joined)
-        return joined, behind
+            joined, following = b"".join(lines), number + len(lines)
+            self._joined = (number, following, self.end, joined)
+        return joined, following
 
     def append(self, encoded: bytes) -> None:
         """Queue a line, and have it written to all."""
@@ -68,7 +68,7 @@ class Group:
         self._lines_bytes += len(encoded)
         while self._lines_bytes > self._limit_bytes and len(self._lines) > 1:
             self._drop_first()
-        self._feed.behind[self] = None
+        self._feed.unwritten[self] = None
         write_later = self._feed.write_later
         for stream in self.streams:
             if not stream.is_blocked:

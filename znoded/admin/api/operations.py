@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend, secret_of
+from znoded.admin.api.history_errors import named_errors
 from znoded.admin.api.items import Fields, acl_of, bytes_of, item_of, session_id_of, text_of
-from znoded.admin.api.past import named_errors
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.history import PastNode

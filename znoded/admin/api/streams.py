@@ -6,13 +6,13 @@ from typing import Any, Protocol
 
 from znoded.admin.api import errors
 from znoded.admin.api.backend import RETRY_S
-from znoded.admin.api.feed import Feed, change_group
-from znoded.admin.api.groups import Group, LeaderGroup
+from znoded.admin.api.feed import Feed
+from znoded.admin.api.groups import ChangeGroup, Group, LeaderGroup
+from znoded.admin.api.history_errors import named_errors
 from znoded.admin.api.lines import LAST_CHUNK, EncodedChange, Form, events_line, line
 from znoded.admin.api.locks import Locks
 from znoded.tree.acl import Identities
-from znoded.tree.history import Change, Compacted
-from znoded.tree.history_segment import Unreadable
+from znoded.tree.history import Change
 
 #: Changes looked at in one turn of catching up, and the bytes after which it is over earlier.
 CHANGES = 500
@@ -111,9 +111,9 @@ class WatchStream(Stream):
     ) -> None:
         super().__init__(feed, form)
         self._key = ("watch", path, is_prefix, form, identities)
-        keys = {"path": path, "is_prefix": is_prefix, "form": form, "identities": identities}
         feed.advance()
-        group = self._group = feed.join(self, self._key, change_group(feed, **keys))
+        group = feed.join(self, self._key, lambda: ChangeGroup(feed, path, is_prefix, form, identities))
+        self._group = group
         self.position = feed.position if after is None else after
         self.next_line = group.end
         self.is_live = False
@@ -127,15 +127,13 @@ class WatchStream(Stream):
         feed = self._feed
         if self.position < feed.position:
             try:
-                changes = feed.backend.history.changes(self.position, feed.position, CHANGES)
-            except Compacted as compacted:
-                self.end(errors.compacted(compacted.oldest))
-                return
-            except Unreadable:
-                self.end(errors.busy())
+                with named_errors():
+                    changes = feed.backend.history.changes(self.position, feed.position, CHANGES)
+            except errors.ApiError as error:
+                self.end(error)
                 return
             self._send_changes(group, changes)
-            self._feed.write_later(self)
+            feed.write_later(self)
             return
         if self.position > feed.position:  # which is on its way there
             feed.backend.reactor.callLater(RETRY_S, feed.write_later, self)

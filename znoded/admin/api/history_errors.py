@@ -1,4 +1,4 @@
-"""Reads as of a past revision, with the named errors of the API."""
+"""What the history cannot tell, as a named error of the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from znoded.tree.history_segment import Unreadable
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """What history cannot tell is compacted, or a revision of the future."""
+    """Raises compacted, future_revision, and busy while the checkpoint cannot be read."""
     try:
         yield
     except Compacted as compacted:
