@@ -16,20 +16,18 @@ from twisted.internet.defer import CancelledError
 
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend, shielded
-from znoded.admin.api.items import Fields, acl_of, bytes_of, session_id_of, stat_of, text_of, value_of
+from znoded.admin.api.items import Fields, session_id_of, stat_of, text_of, value_of
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Acls, Identities, allowed
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
-from znoded.tree.znode import NO_OWNER, czxid_of, next_version, owner_of, version_of
+from znoded.tree.znode import czxid_of, next_version, owner_of, version_of
 
 INFIX = b"__lock__"
-IN_LINE = re.compile(rb"(-?[0-9]{10})\Z")
+SEQUENCE = re.compile(rb"(-?[0-9]{10})\Z")
 CONTENDER_BYTES = 16
 REQUEST_BYTES = 4
-#: How many waiters are told by name.
-WAITERS_TOLD = 1000
 #: How long until a contender that could not be withdrawn is tried again.
 WITHDRAW_RETRY_S = 1.0
 
@@ -87,19 +85,19 @@ class Locks:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def line(self, lock: bytes) -> list[bytes]:
-        """The paths of those in line, the holder first."""
+    def queue(self, lock: bytes) -> list[bytes]:
+        """The paths of the contenders for a lock, the holder first."""
         nodes = self._backend.tree.nodes
         found: list[tuple[int, int, bytes]] = []
         for path in self._backend.tree.children.get(lock, ()):
-            number = IN_LINE.search(path)
+            number = SEQUENCE.search(path)
             if number is not None:
                 found.append((czxid_of(nodes[path]), int(number[1]), path))
         return [path for _, _, path in sorted(found)]
 
     def holder(self, lock: bytes) -> bytes | None:
         """The path of the one whose turn it is."""
-        return next(iter(self.line(lock)), None)
+        return next(iter(self.queue(lock)), None)
 
     def told(self, path: bytes, identities: Identities) -> Fields:
         """What may be told of a contender: the schema Contender."""
@@ -127,7 +125,7 @@ class Locks:
             await self._backend.fresh()
             await self._take_over(attempt)
             if not any(self._own(attempt)):
-                await self._stand_in_line(attempt)
+                await self._enqueue(attempt)
             held = await self._wait(attempt, deadline_s)
             for path in self._own(attempt)[1:]:
                 await self._delete(path, czxid_of(self._backend.tree.nodes[path]), wish.identities)
@@ -139,7 +137,7 @@ class Locks:
             await shielded(self._backend.spawn(self._withdraw(attempt)))
             raise
 
-    async def _stand_in_line(self, attempt: Attempt) -> None:
+    async def _enqueue(self, attempt: Attempt) -> None:
         wish = attempt.wish
         flags = CreateFlags.EPHEMERAL_SEQUENTIAL
         op = TxnOp(Kind.CREATE, attempt.path, wish.value, wish.acl, flags, -1, INFIX, parents=True)
@@ -170,10 +168,10 @@ class Locks:
                 raise errors.session_expired()
             await self._take_over(attempt)
             own = next(iter(self._own(attempt)), None)
-            line = self.line(wish.lock)
-            if own is None or own not in line:
+            queue = self.queue(wish.lock)
+            if own is None or own not in queue:
                 raise errors.lock_lost(text_of(wish.lock))
-            place = line.index(own)
+            place = queue.index(own)
             if place == 0 and is_confirmed:
                 return Held(own, czxid_of(self._backend.tree.nodes[own]))
             if place == 0:
@@ -183,7 +181,7 @@ class Locks:
                 continue
             is_confirmed = False
             left_s = deadline_s - self._backend.reactor.seconds()
-            if not await self._backend.until_any_gone((line[place - 1], own), left_s):
+            if not await self._backend.until_any_gone((queue[place - 1], own), left_s):
                 raise errors.lock_timeout(text_of(wish.lock))
 
     def _named(self, attempt: Attempt) -> list[bytes]:
@@ -223,7 +221,7 @@ class Locks:
         """Take away the session's contender with this token: whether it was there."""
         await self._backend.fresh()
         nodes = self._backend.tree.nodes
-        for path in self.line(lock):
+        for path in self.queue(lock):
             if czxid_of(nodes[path]) == token and owner_of(nodes[path]) == session.id:
                 return await self._delete(path, token, identities)
         return False
@@ -244,66 +242,3 @@ class Locks:
 def _created(path: bytes, token: int) -> Compare:
     """That it is the one that was created at this revision."""
     return Compare(path, Target.CREATE_REVISION, Relation.EQUAL, None, token)
-
-
-class LockOperations:
-    """The operations on locks and elections, as `Operations` has the others."""
-
-    def __init__(self, backend: Backend, locks: Locks) -> None:
-        self._backend = backend
-        self._locks = locks
-
-    async def lock_acquire(self, asked: Fields, identities: Identities) -> Fields:
-        """Wait for a lock."""
-        return await self._acquire(asked, asked["lock"], "token", identities)
-
-    async def election_campaign(self, asked: Fields, identities: Identities) -> Fields:
-        """Wait to be elected: an election is a lock whose token is the epoch."""
-        return await self._acquire(asked, asked["election"], "epoch", identities)
-
-    async def _acquire(self, asked: Fields, lock: str, called: str, identities: Identities) -> Fields:
-        session = await self._backend.session(asked["session"])
-        contender = asked["contender"].encode() if "contender" in asked else new_contender()
-        acl, value = acl_of(asked.get("acl")), bytes_of(asked["value"])
-        wish = Wish(lock.encode(), session, contender, value, acl, identities)
-        held = await self._locks.acquire(wish, asked["timeout_ms"] / 1000)
-        return {called: held.token, "key": text_of(held.path), "contender": contender.decode(), **self._told()}
-
-    async def lock_release(self, asked: Fields, identities: Identities) -> Fields:
-        """Give a lock back; it may be gone already."""
-        session = await self._backend.session(asked["session"])
-        released = await self._locks.release(asked["lock"].encode(), session, asked["token"], identities)
-        return {"released": released, **self._told()}
-
-    async def lock_info(self, asked: Fields, identities: Identities) -> Fields:
-        """Who has it, since when, and who waits."""
-        if asked["consistency"] == "linearizable":
-            await self._backend.fresh()
-        lock = asked["lock"].encode()
-        self._locks.require_readable(lock, identities)
-        line = self._locks.line(lock)
-        told = [self._locks.told(path, identities) for path in line[: WAITERS_TOLD + 1]]
-        return {
-            "holder": told[0] if told else None,
-            "waiters": told[1:],
-            "waiting": max(len(line) - 1, 0),
-            "revision": self._backend.revision,
-            "consistency": asked["consistency"],
-        }
-
-    async def fence_check(self, asked: Fields, identities: Identities) -> Fields:
-        """Whether the holder's token is this one."""
-        await self._backend.fresh()
-        lock = asked["lock"].encode()
-        self._locks.require_readable(lock, identities)
-        holder = self._locks.holder(lock)
-        if holder is None:
-            return {"valid": False, "holder": None, **self._told()}
-        node = self._backend.tree.nodes[holder]
-        token, owner = czxid_of(node), owner_of(node)
-        # One whose session is over may be left in line for a while, so that the lock stays free: it holds nothing.
-        is_held = owner == NO_OWNER or owner in self._backend.tree.sessions
-        return {"valid": is_held and token == asked["token"], "holder": token, **self._told()}
-
-    def _told(self) -> Fields:
-        return {"revision": self._backend.revision, "consistency": "linearizable"}

@@ -34,7 +34,7 @@ class Operations:
         """Begin a session."""
         session = await self._backend.open_session(asked["timeout_ms"])
         granted = {"id": session_id_of(session.id), "timeout_ms": session.timeout_ms}
-        return {"session": secret_of(session), **granted, **self.written()}
+        return {"session": secret_of(session), **granted, **after_barrier(self._backend)}
 
     async def session_keepalive(self, asked: Fields, identities: Identities) -> Fields:
         """Hear of it, and answer when the leader has: whoever is answered has its full timeout."""
@@ -42,16 +42,12 @@ class Operations:
         await self._backend.fresh()
         if session.id not in self._backend.tree.sessions:
             raise errors.session_expired()
-        return {"id": session_id_of(session.id), "timeout_ms": session.timeout_ms, **self.written()}
+        return {"id": session_id_of(session.id), "timeout_ms": session.timeout_ms, **after_barrier(self._backend)}
 
     async def session_close(self, asked: Fields, identities: Identities) -> Fields:
         """End it."""
         await self._backend.close_session(await self._backend.session(asked["session"]))
-        return {"closed": True, **self.written()}
-
-    def written(self) -> Fields:
-        """What an answer has that comes after a write, or behind the read barrier."""
-        return {"revision": self._backend.revision, "consistency": LINEARIZABLE}
+        return {"closed": True, **after_barrier(self._backend)}
 
     # ---- reads
 
@@ -116,8 +112,12 @@ class Operations:
         )
         reply, revision = await self._backend.write(request, identities)
         results = [_result(result) for result in reply.results or ()]
-        told = {"revision": revision, "consistency": LINEARIZABLE}
-        return {"succeeded": reply.holds, "results": results, **told}
+        return {"succeeded": reply.holds, "results": results, "revision": revision, "consistency": LINEARIZABLE}
+
+
+def after_barrier(backend: Backend) -> Fields:
+    """The revision and the consistency of an answer that comes after a write, or after the read barrier."""
+    return {"revision": backend.revision, "consistency": LINEARIZABLE}
 
 
 def _page_length(found: list[PastNode], limit: int) -> int:

@@ -21,7 +21,8 @@ from znoded.admin.api.feed import Feed
 from znoded.admin.api.identity import identities_of
 from znoded.admin.api.items import Fields
 from znoded.admin.api.lines import Form
-from znoded.admin.api.locks import LockOperations, Locks
+from znoded.admin.api.lock_operations import LockOperations
+from znoded.admin.api.locks import Locks
 from znoded.admin.api.operations import Operations
 from znoded.admin.api.schema import DOCUMENT, DOCUMENT_BYTES, Schema, check
 from znoded.admin.api.streams import LeaderStream, Stream, WatchStream

@@ -1,0 +1,74 @@
+"""The operations on locks and elections, which may wait for their turn."""
+
+from __future__ import annotations
+
+from znoded.admin.api.backend import Backend
+from znoded.admin.api.items import Fields, acl_of, bytes_of, text_of
+from znoded.admin.api.locks import Locks, Wish, new_contender
+from znoded.admin.api.operations import LINEARIZABLE, after_barrier
+from znoded.tree.acl import Identities
+from znoded.tree.znode import NO_OWNER, czxid_of, owner_of
+
+#: How many waiters are told by name.
+WAITERS_TOLD = 1000
+
+
+class LockOperations:
+    """The operations on locks and elections, as `Operations` has the others."""
+
+    def __init__(self, backend: Backend, locks: Locks) -> None:
+        self._backend = backend
+        self._locks = locks
+
+    async def lock_acquire(self, asked: Fields, identities: Identities) -> Fields:
+        """Wait for a lock."""
+        return await self._acquire(asked, asked["lock"], "token", identities)
+
+    async def election_campaign(self, asked: Fields, identities: Identities) -> Fields:
+        """Wait to be elected: an election is a lock whose token is the epoch."""
+        return await self._acquire(asked, asked["election"], "epoch", identities)
+
+    async def _acquire(self, asked: Fields, lock: str, called: str, identities: Identities) -> Fields:
+        session = await self._backend.session(asked["session"])
+        contender = asked["contender"].encode() if "contender" in asked else new_contender()
+        acl, value = acl_of(asked.get("acl")), bytes_of(asked["value"])
+        wish = Wish(lock.encode(), session, contender, value, acl, identities)
+        held = await self._locks.acquire(wish, asked["timeout_ms"] / 1000)
+        told = {called: held.token, "key": text_of(held.path), "contender": contender.decode()}
+        return {**told, **after_barrier(self._backend)}
+
+    async def lock_release(self, asked: Fields, identities: Identities) -> Fields:
+        """Give a lock back; it may be gone already."""
+        session = await self._backend.session(asked["session"])
+        released = await self._locks.release(asked["lock"].encode(), session, asked["token"], identities)
+        return {"released": released, **after_barrier(self._backend)}
+
+    async def lock_info(self, asked: Fields, identities: Identities) -> Fields:
+        """Who has it, since when, and who waits."""
+        if asked["consistency"] == LINEARIZABLE:
+            await self._backend.fresh()
+        lock = asked["lock"].encode()
+        self._locks.require_readable(lock, identities)
+        queue = self._locks.queue(lock)
+        told = [self._locks.told(path, identities) for path in queue[: WAITERS_TOLD + 1]]
+        return {
+            "holder": told[0] if told else None,
+            "waiters": told[1:],
+            "waiting": max(len(queue) - 1, 0),
+            "revision": self._backend.revision,
+            "consistency": asked["consistency"],
+        }
+
+    async def fence_check(self, asked: Fields, identities: Identities) -> Fields:
+        """Whether the holder's token is this one."""
+        await self._backend.fresh()
+        lock = asked["lock"].encode()
+        self._locks.require_readable(lock, identities)
+        holder = self._locks.holder(lock)
+        if holder is None:
+            return {"valid": False, "holder": None, **after_barrier(self._backend)}
+        node = self._backend.tree.nodes[holder]
+        token, owner = czxid_of(node), owner_of(node)
+        # One whose session is over may be left in line for a while, so that the lock stays free: it holds nothing.
+        is_held = owner == NO_OWNER or owner in self._backend.tree.sessions
+        return {"valid": is_held and token == asked["token"], "holder": token, **after_barrier(self._backend)}
