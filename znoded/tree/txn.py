@@ -5,7 +5,9 @@ A command of a member's own session; the session that ephemerals belong to is na
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 _EMPTY = encode_buffer(b"")
+_RELATIONS: dict[int, Callable[[Any, Any], bool]] = {
+    Relation.EQUAL: operator.eq,
+    Relation.NOT_EQUAL: operator.ne,
+    Relation.LESS: operator.lt,
+    Relation.GREATER: operator.gt,
+}
 _EPHEMERAL = frozenset((CreateFlags.EPHEMERAL, CreateFlags.EPHEMERAL_SEQUENTIAL))
 _SEQUENTIAL = frozenset((CreateFlags.PERSISTENT_SEQUENTIAL, CreateFlags.EPHEMERAL_SEQUENTIAL))
 
@@ -87,15 +95,9 @@ def _holds(tree: Tree, identities: bytes, compare: Compare) -> bool:
 
 def _stands(left: int | bytes, relation: int, right: int | bytes) -> bool:
     """Whether two numbers, or two values, stand in a relation."""
-    if relation == Relation.EQUAL:
-        return left == right
-    if relation == Relation.NOT_EQUAL:
-        return left != right
-    if relation == Relation.LESS:
-        return left < right  # type: ignore[operator]  # both are of one kind
-    if relation == Relation.GREATER:
-        return left > right  # type: ignore[operator]
-    raise JuteError(f"a compare by {relation}")
+    if relation not in _RELATIONS:
+        raise JuteError(f"a compare by {relation}")
+    return _RELATIONS[relation](left, right)
 
 
 def _carry_out(
