@@ -8,17 +8,17 @@ end when the member is cut off or its state replaced. The way of a socket's byte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 
-from znoded.jute.frames import FrameSplitter, frame
+from znoded.jute.frames import frame
 from znoded.jute.ops import PING_XID, Op
 from znoded.jute.primitives import Reader
 from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import WRITES, ClientConnection
+from znoded.server.local_transport import LocalTransport
 from znoded.server.pipeline import REQUEST, REQUEST_HEADER_BYTES
 from znoded.tree.commands import TXN
 
@@ -29,8 +29,6 @@ TICK_S = 0.5
 #: What waits to be written for all together, at most; of the rest each is told to come back later.
 WAITING_WRITES = 10_000
 WAITING_BYTES = 64 * 1024 * 1024
-#: Replies are parsed up to this size, which none of a TXN of a frame's size gets near.
-REPLY_BYTES = 1 << 30
 
 
 class Busy(Exception):
@@ -172,81 +170,3 @@ class LocalSession:
             assert self._transport.connection is not None
             self._transport.connection.identities_record = write.identities
             self._transport.send(REQUEST.pack(REQUEST_HEADER_BYTES + len(write.record), 1, TXN) + write.record)
-
-
-class LocalTransport:
-    """The transport between them. What the member says is heard in the reactor's next turn, not in the midst of it."""
-
-    def __init__(
-        self,
-        reactor: Any,
-        received: Callable[[bytes], None],
-        lost: Callable[[], None],
-        resumed: Callable[[], None],
-    ) -> None:
-        """`received` takes the payload of a frame; `lost` is called once, `resumed` when `is_taking` is true again."""
-        self._reactor = reactor
-        self._frame_received = received
-        self._lost = lost
-        self._resumed = resumed
-        self._frames = FrameSplitter(REPLY_BYTES)
-        self._to_hear: list[bytes] = []
-        self._is_closing = False
-        self.connection: ClientConnection | None = None
-        self.is_taking = True
-
-    def connect(self, connection: ClientConnection) -> None:
-        """Be the transport of `connection`."""
-        self.connection = connection
-        connection.makeConnection(self)  # type: ignore[no-untyped-call]
-
-    def send(self, data: bytes) -> None:
-        """What the member receives, at once."""
-        if self.connection is not None and not self._is_closing:
-            self.connection.dataReceived(data)
-
-    def _hear(self) -> None:
-        data, self._to_hear = b"".join(self._to_hear), []
-        for payload in self._frames.feed(data):
-            self._frame_received(payload)
-
-    def _end(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.connectionLost()
-            self._lost()
-
-    # ---- what a connection asks of its transport
-
-    def getPeer(self) -> Any:
-        """It comes from nowhere: the connection takes this for the own machine."""
-        return None
-
-    def write(self, data: bytes) -> None:
-        """What the member says."""
-        if not self._to_hear:
-            self._reactor.callLater(0, self._hear)
-        self._to_hear.append(data)
-
-    def loseConnection(self) -> None:
-        """Close, behind what was written."""
-        if not self._is_closing:
-            self._is_closing = True
-            self._reactor.callLater(0, self._end)
-
-    abortConnection = loseConnection
-
-    def pauseProducing(self) -> None:
-        """The member takes no more for now."""
-        self.is_taking = False
-
-    def resumeProducing(self) -> None:
-        """The member goes on."""
-        self.is_taking = True
-        self._reactor.callLater(0, self._resumed)
-
-    def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Nothing written here ever has to wait."""
-
-    def unregisterProducer(self) -> None:
-        """The same."""
