@@ -8,12 +8,13 @@ from znoded.client.client import Client
 from znoded.client.errors import ApiError, LockLost, Unavailable
 from znoded.client.locks import Held
 from znoded.client.sessions import Session
-from znoded.client.txn import Txn
+from znoded.client.txn import Committed, Txn
 from znoded.client.values import Event, Events, Item, Leader, Page, Progress
 
 __all__ = [
     "ApiError",
     "Client",
+    "Committed",
     "Event",
     "Events",
     "Held",

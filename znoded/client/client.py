@@ -255,8 +255,8 @@ class Client:
         stream = await self.io.within(CONNECT_TIMEOUT_S, self.io.connect(host, port, self._tls))
         return stream, Exchange(f"{host}:{port}", self._authorization)
 
-    def turn_away(self) -> None:
-        """Ask the next member from now on."""
+    def next_member(self) -> None:
+        """Ask another member from now on."""
         self.close()
         self._members.append(self._members.pop(0))
 
@@ -273,7 +273,7 @@ class _Pauses:
         """Turn to another member after a while. Raises Unavailable."""
         if self._client.io.now_s() >= self._deadline_s:
             raise Unavailable(f"no member answered within {self._client.patience_s:g} s") from failure
-        self._client.turn_away()
+        self._client.next_member()
         await self._client.io.sleep(self._pause_s * random.uniform(0.5, 1))
         self._pause_s = min(2 * self._pause_s, PAUSE_MOST_S)
 

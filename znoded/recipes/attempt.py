@@ -27,8 +27,8 @@ from znoded.recipes.tenure import Tenure
 
 #: How long a failed attempt waits for its place in the queue to be gone, which goes on behind its back then.
 TIDY_PATIENCE_S = 1.0
-#: Of one contender.
-ZNODES = 2
+#: How many znodes one contender has in the queue: see `names`.
+CONTENDER_ZNODES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Attempt:
             if session != self._session:
                 raise _PlaceLost
             found = self._found(path)
-            if len(found) == ZNODES:
+            if len(found) == CONTENDER_ZNODES:
                 return found
             if found:
                 raise _PlaceLost
