@@ -76,7 +76,7 @@ class PastNode(NamedTuple):
 
 
 class RangeSlice(NamedTuple):
-    """A part of a range, and the path to go on behind; None at its end."""
+    """A part of a range, and the path to go on after; None at its end."""
 
     nodes: list[PastNode]
     resume_after: bytes | None
@@ -133,7 +133,7 @@ class History(HistorySearch):
             if end and touch.how == OF_CHILDREN:
                 continue
             block = self.block(touch.key)
-            start = block.after(revision)
+            start = block.first_after(revision)
             own = block.own(path, start)
             if not end:
                 child = block.of_children(path, start)
@@ -151,7 +151,7 @@ class History(HistorySearch):
     def range_at(self, prefix: bytes, revision: int, start_after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Path and znode of `prefix` and its descendants at `revision`, sorted by path.
 
-        Those behind `start_after` (empty: all), at most `limit`. Raises Compacted, FutureRevision.
+        Those after `start_after` (empty: all), at most `limit`. Raises Compacted, FutureRevision.
         """
         found: list[tuple[bytes, bytes]] = []
         resume_after: bytes | None = start_after
@@ -185,7 +185,7 @@ class History(HistorySearch):
         return merge(self._live(prefix, low), *touches, key=attrgetter("path"))
 
     def _live(self, prefix: bytes, low: bytes) -> Iterator[Touch]:
-        """What of the range is there now, sorted. A child comes behind its parent, but not always next to it."""
+        """What of the range is there now, sorted. A child comes after its parent, but not always next to it."""
         nodes, children = self._tree.nodes, self._tree.children
         waiting = [prefix] if prefix in nodes else []
         while waiting:
@@ -212,9 +212,9 @@ class History(HistorySearch):
     # ---- changes
 
     def changes(self, after: int, up_to: int, limit: int) -> list[Change]:
-        """The changes behind the revision `after` up to `up_to`, all of them in order, about `limit` in one portion.
+        """The changes after the revision `after` up to `up_to`, all of them in order, about `limit` in one portion.
 
-        A portion ends with a revision, and its size in bytes is limited too: the next one begins behind its last
+        A portion ends with a revision, and its size in bytes is limited too: the next one begins after its last
         change, and only an empty one says that there are no more. Raises Compacted, FutureRevision.
         """
         self._check(after)
@@ -222,7 +222,7 @@ class History(HistorySearch):
         changes: list[Change] = []
         size_bytes = 0
         for block in self.blocks_after(after):
-            for place in range(block.after(after), block.after(up_to)):
+            for place in range(block.first_after(after), block.first_after(up_to)):
                 is_enough = len(changes) >= limit or size_bytes >= CHANGES_BYTES
                 if is_enough and block.revisions[place] != changes[-1].revision:
                     return changes
@@ -252,5 +252,5 @@ class History(HistorySearch):
 
 def _change(block: Block, place: int) -> Change:
     kind, path = ChangeKind(block.kinds[place]), block.paths[place]
-    before, behind = block.before(place) or None, block.behind(place) or None
-    return Change(block.revisions[place], kind, path, before, behind, block.time_ms(place), block.acl(place))
+    previous, current = block.before(place) or None, block.after(place) or None
+    return Change(block.revisions[place], kind, path, previous, current, block.time_ms(place), block.acl(place))

@@ -1,10 +1,10 @@
 """Changes in a row, as columns: packed into bytes to be kept, or as they were recorded.
 
 packed  int count, int length of the paths, int length of the ACLs
-        longs: revisions · longs: times in ms · ints: lengths of the znodes before, then behind · a byte each: kinds
+        longs: revisions · longs: times in ms · ints: lengths of the znodes before, then after · a byte each: kinds
         shorts: 0 or the place of an ACL in the list, nothing if there are none · paths with NULs between them
         ACLs, each as int length and vector of entries · 32 bytes for each creation and deletion
-        znodes before · znodes behind, for the last change of each path: for others the next one has it
+        znodes before · znodes after, for the last change of each path: for others the next one has it
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChangeKind(IntEnum):
     ACL_CHANGED = 16
 
 
-#: Revision, time in ms, kind, path, the znode before and behind or nothing, its ACL (of one created, the new one; of an
+#: Revision, time in ms, kind, path, the znode before and after or nothing, its ACL (of one created, the new one; of an
 #: ACL that changed, the old one), and of a creation or deletion the end of the parent's Stat before, see PARENT_END.
 Record: TypeAlias = tuple[int, int, int, bytes, bytes, bytes, Acls | None, bytes]
 
@@ -83,7 +83,7 @@ class Block:
         self.revisions: Sequence[int]
         self.paths: Sequence[bytes]
         columns = zip(*records, strict=True)
-        self.revisions, self._times, kinds, self.paths, self._befores, self._behinds, *others = columns
+        self.revisions, self._times, kinds, self.paths, self._befores, self._afters, *others = columns
         self._block_acls, self._parent_ends = others
         self.kinds = bytes(kinds)
 
@@ -92,12 +92,12 @@ class Block:
         count = len(self.kinds)
         paths, acls = SEPARATOR.join(self.paths), self._block_acls
         numbers, acl_list = (b"", b"") if acls.count(None) == count else _pack_acls(acls)
-        behinds: Sequence[bytes] = self._behinds
+        afters: Sequence[bytes] = self._afters
         if len(self._last_places) < count:
-            behinds = some = [b""] * count
+            afters = some = [b""] * count
             for place in self._last_places.values():
-                some[place] = self._behinds[place]
-        nodes = *self._befores, *behinds
+                some[place] = self._afters[place]
+        nodes = *self._befores, *afters
         columns = struct.pack(f">{2 * count}q{2 * count}I", *self.revisions, *self._times, *map(len, nodes))
         head = _HEAD.pack(count, len(paths), len(acl_list))
         return b"".join((head, columns, self.kinds, numbers, paths, acl_list, *self._parent_ends, *nodes))
@@ -114,7 +114,7 @@ class Block:
             for kind, path in zip(self.kinds, self.paths, strict=True)
         ]
 
-    def after(self, revision: int) -> int:
+    def first_after(self, revision: int) -> int:
         """The place of the first change after a revision."""
         return bisect_right(self.revisions, revision)
 
@@ -136,19 +136,19 @@ class Block:
         value: bytes = self._befores[place]
         return value
 
-    def behind(self, place: int) -> bytes:
-        """The znode behind a change; empty if there was none."""
+    def after(self, place: int) -> bytes:
+        """The znode after a change; empty if there was none."""
         path = self.paths[place]
         following = self.own(path, place + 1)
         if following is None:
-            return self._behind(place)
+            return self._after(place)
         child = self.of_children(path, place + 1)
         if child is None or child > following:
             return self.before(following)
         return with_end(self.before(following), self.parent_end(child))
 
-    def _behind(self, place: int) -> bytes:
-        value: bytes = self._behinds[place]
+    def _after(self, place: int) -> bytes:
+        value: bytes = self._afters[place]
         return value
 
     def acl(self, place: int) -> Acls | None:
@@ -172,7 +172,7 @@ class Block:
 
     def events(self, after: int) -> Iterator[tuple[int, int, bytes]]:
         """Revision, event type and path of the changes after a revision, with what they mean for the parents."""
-        start = self.after(after)
+        start = self.first_after(after)
         for revision, kind, path in zip(self.revisions[start:], self.kinds[start:], self.paths[start:], strict=True):
             if kind == DATA_CHANGED:
                 yield revision, kind, path
@@ -206,7 +206,7 @@ class PackedBlock(Block):
         offsets = self._offsets
         return self._data[offsets[place] : offsets[place + 1]]
 
-    def _behind(self, place: int) -> bytes:
+    def _after(self, place: int) -> bytes:
         return self.before(place + len(self.kinds))
 
     def acl(self, place: int) -> Acls | None:

@@ -70,7 +70,7 @@ def first_revision(key: bytes) -> int:
 
 
 def directory_lines(names: bytes, number: int, how: int) -> list[bytes]:
-    """What the directory has of paths, with a NUL behind each, that the block of that number in its segment touches."""
+    """What the directory has of paths, with a NUL after each, that the block of that number in its segment touches."""
     suffix = bytes((_FIRST_NUMBER + number, how))
     return names.replace(SEPARATOR, SEPARATOR + suffix + _LINE_END).split(_LINE_END)[:-1]
 
@@ -109,7 +109,7 @@ class Segment(NamedTuple):
 
     def keys_after(self, revision: int) -> list[bytes]:
         """The blocks that may hold a change after `revision`."""
-        # The last block that begins no later may go on behind it.
+        # The last block that begins no later may go on after it.
         start = bisect_left(self.keys, block_key(revision + 1, 0))
         return self.keys[max(0, start - 1) :]
 

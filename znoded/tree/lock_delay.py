@@ -125,7 +125,7 @@ def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> 
     if not numbered:
         return []
     origin = numbered[0][0]
-    contenders = [(_behind(sequence, origin), _is_shared(path), path) for sequence, path in numbered]
+    contenders = [(_distance(sequence, origin), _is_shared(path), path) for sequence, path in numbered]
     front = min(place for place, _, _ in contenders)
     is_any_shared = any(is_shared for _, is_shared, _ in contenders)
     #: Of the others: the place of the first that excludes one that is alone, or one that shares.
@@ -134,7 +134,7 @@ def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> 
         sequence = _sequence(sibling)
         if sequence is None or owner_of(tree.nodes[sibling]) == session_id:
             continue
-        place = _behind(sequence, origin)
+        place = _distance(sequence, origin)
         for kind in (False,) if _is_shared(sibling) else (False, True):
             first[kind] = min(first[kind], place)
         if first[is_any_shared] < front:
@@ -142,8 +142,8 @@ def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> 
     return [path for place, is_shared, path in contenders if place <= first[is_shared]]
 
 
-def _behind(sequence: int, origin: int) -> int:
-    """How far a sequence number is behind another one; behind 2147483647 comes -2147483648."""
+def _distance(sequence: int, origin: int) -> int:
+    """How far a sequence number comes after another one; after 2147483647 comes -2147483648."""
     return (sequence - origin + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
 
 
