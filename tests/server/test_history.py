@@ -9,6 +9,7 @@ import pytest
 
 from tests.jute.factory import i4, i8, request, string
 from tests.server.harness import Client, House
+from tests.tree.past import range_at, value_at
 from tests.tree.world import CHANGED, CREATED, DELETED, World
 from znoded.jute.ops import Op
 from znoded.jute.primitives import Reader
@@ -77,8 +78,8 @@ def assert_as_it_was(history: History, copies: dict[int, dict[bytes, bytes]]) ->
     assert len(kept) > 20
     for revision in kept:
         nodes = copies[revision]
-        assert history.range_at(b"/", revision, b"", 1_000) == sorted(nodes.items())
-        assert {path: history.value_at(path, revision) for path in PATHS} == {path: nodes.get(path) for path in PATHS}
+        assert range_at(history, b"/", revision, b"", 1_000) == sorted(nodes.items())
+        assert {path: value_at(history, path, revision) for path in PATHS} == {path: nodes.get(path) for path in PATHS}
 
 
 def test_it_is_read_from_the_disk(written: Written) -> None:

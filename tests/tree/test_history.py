@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from tests.tree.past import range_at, value_at
 from tests.tree.test_checkpoint_tables import Checkpoint
 from tests.tree.world import (
     CHANGED,
@@ -135,18 +136,18 @@ def test_an_acl_that_is_too_long_to_keep_lets_nobody_read_the_past(house: World,
 def test_a_revision_that_is_not_reached_or_not_kept_is_refused_with_the_one_that_is(house: World) -> None:
     history, current = house.tree.history, house.tree.zxid
     with pytest.raises(FutureRevision) as future:
-        history.value_at(b"/", current + 1)
+        value_at(history, b"/", current + 1)
     assert future.value.current == current
     history.reset(current)
     for ask in (
-        lambda: history.value_at(b"/", current - 1),
-        lambda: history.range_at(b"/", current - 1, b"", 10),
+        lambda: value_at(history, b"/", current - 1),
+        lambda: range_at(history, b"/", current - 1, b"", 10),
         lambda: history.changes(current - 1, current, 10),
     ):
         with pytest.raises(Compacted) as compacted:
             ask()
         assert compacted.value.oldest == current
-    assert history.value_at(b"/", current) == house.tree.nodes[b"/"]
+    assert value_at(history, b"/", current) == house.tree.nodes[b"/"]
     assert history.since(current - 1) is None
 
 
@@ -159,7 +160,7 @@ def test_what_the_checkpoint_does_not_give_now_cannot_be_told() -> None:
     store(house, checkpoint)
     house.tree.history.read_stored = lambda table, key: None
     with pytest.raises(Unreadable):
-        house.tree.history.value_at(b"/a", begin)
+        value_at(house.tree.history, b"/a", begin)
     assert house.tree.history.since(begin) is None
 
 
@@ -174,7 +175,7 @@ def test_what_the_disk_has_changed_is_not_told() -> None:
     first = min(blocks)
     blocks[first] = blocks[first].replace(b"x", b"y", 1)
     with pytest.raises(Unreadable, match="not what was stored"):
-        house.tree.history.value_at(b"/a", begin)
+        value_at(house.tree.history, b"/a", begin)
 
 
 def test_a_lock_that_is_kept_under_another_name_after_its_session_expired_is_two_changes(house: World) -> None:
@@ -214,12 +215,12 @@ def test_the_oldest_changes_go_when_there_are_too_many() -> None:
     assert min(revisions) < history.oldest < max(revisions)
     for revision in list(revisions)[::500]:
         if revision >= history.oldest:
-            assert history.value_at(b"/a", revision) == revisions[revision]
+            assert value_at(history, b"/a", revision) == revisions[revision]
     loaded = Tree(house.tree.options)
     loaded.history.read_stored = checkpoint.read_stored
     loaded.load(checkpoint.read)
     assert loaded.history.oldest == history.oldest
-    assert loaded.history.value_at(b"/a", history.oldest) == revisions[history.oldest]
+    assert value_at(loaded.history, b"/a", history.oldest) == revisions[history.oldest]
 
 
 def test_what_was_dropped_while_a_checkpoint_failed_leaves_the_tables_with_the_next() -> None:
@@ -254,7 +255,7 @@ def test_changes_older_than_the_retention_go_with_the_next_checkpoint() -> None:
         client.set(b"/a")
     store(house, checkpoint)
     assert old - 3_000 < house.tree.history.oldest <= old, "whole segments go at once"
-    assert house.tree.history.value_at(b"/a", house.tree.history.oldest) is not None
+    assert value_at(house.tree.history, b"/a", house.tree.history.oldest) is not None
 
 
 def test_a_clock_that_is_set_back_drops_nothing() -> None:
@@ -318,8 +319,8 @@ def test_a_revision_of_many_large_changes_makes_many_blocks() -> None:
     sizes = [len(value) for value in checkpoint.tables[b"history"].values()]
     assert max(sizes) < BLOCK_BYTES + 110_000
     for number in range(40):
-        assert house.tree.history.value_at(b"/%d" % number, before) is not None
-        assert house.tree.history.value_at(b"/%d" % number, before + 1) is None
+        assert value_at(house.tree.history, b"/%d" % number, before) is not None
+        assert value_at(house.tree.history, b"/%d" % number, before + 1) is None
 
 
 def test_changes_come_in_portions_of_a_bounded_size() -> None:
@@ -343,7 +344,7 @@ def test_a_slice_of_a_range_ends_although_nothing_was_found() -> None:
     assert found.resume_after is None
     found = house.tree.history.range_slice(b"/", begin, b"/", 10)
     assert (found.nodes, found.resume_after) == ([], b"/0249")
-    assert len(house.tree.history.range_at(b"/", begin, b"", 10)) == 4
+    assert len(range_at(house.tree.history, b"/", begin, b"", 10)) == 4
 
 
 def test_only_what_changed_is_stored_again() -> None:

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.tree.past import range_at
 from tests.tree.test_checkpoint_tables import Checkpoint
 from tests.tree.world import EPHEMERAL, Client, World, create, delete, set_data, world
 from znoded.jute.fields import Record
@@ -190,7 +191,7 @@ class HistoryAgainstCopies(RuleBasedStateMachine):
         ]
         found: list[tuple[bytes, bytes]] = []
         after = b""
-        while page := history.range_at(prefix, revision, after, limit):
+        while page := range_at(history, prefix, revision, after, limit):
             assert len(page) <= limit
             found += [(path, node) for path, node in page if path != STATS]
             after = page[-1][0]

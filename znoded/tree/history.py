@@ -97,16 +97,8 @@ class History(HistorySearch):
 
     # ---- one znode
 
-    def value_at(self, path: bytes, revision: int) -> bytes | None:
-        """The znode as getData answered for it at `revision`, None if it was not there.
-
-        Raises Compacted, FutureRevision.
-        """
-        past = self.node_at(path, revision)
-        return None if past is None else past.node
-
     def node_at(self, path: bytes, revision: int) -> PastNode | None:
-        """The same with its ACL. Raises Compacted, FutureRevision."""
+        """The znode at `revision`, None if it was not there. Raises Compacted, FutureRevision."""
         self._check(revision)
         live = self._tree.nodes.get(path)
         if live is not None and self._is_unchanged(live, revision):
@@ -148,20 +140,11 @@ class History(HistorySearch):
 
     # ---- ranges
 
-    def range_at(self, prefix: bytes, revision: int, start_after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Path and znode of `prefix` and its descendants at `revision`, sorted by path.
-
-        Those after `start_after` (empty: all), at most `limit`. Raises Compacted, FutureRevision.
-        """
-        found: list[tuple[bytes, bytes]] = []
-        resume_after: bytes | None = start_after
-        while resume_after is not None and len(found) < limit:
-            nodes, resume_after = self.range_slice(prefix, revision, resume_after, limit - len(found))
-            found += [(path, node) for path, node, _ in nodes]
-        return found
-
     def range_slice(self, prefix: bytes, revision: int, start_after: bytes, limit: int) -> RangeSlice:
-        """A part of the range that takes no long time, maybe an empty one. Raises Compacted, FutureRevision."""
+        """`prefix` and its descendants at `revision`, sorted by path, as far as that takes no long time.
+
+        Those after `start_after` (empty: all), at most `limit`, maybe none. Raises Compacted, FutureRevision.
+        """
         self._check(revision)
         nodes: list[PastNode] = []
         work = 0
