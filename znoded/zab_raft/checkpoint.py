@@ -31,8 +31,8 @@ TRANSACTION_ITEMS = 4096
 TRANSACTION_BYTES = 1 << 22
 #: Address space, not memory or disk. It is doubled when the checkpoint has filled it.
 FIRST_MAP_BYTES = 1 << 30
+#: The file that LMDB keeps everything in.
 DATA_FILE = "data.mdb"
-"""The file that LMDB keeps everything in."""
 _TABLES_LIMIT = 64
 _READERS_LIMIT = 16
 

@@ -14,8 +14,8 @@ POSITION_KEY = b"index and term"
 
 _FIELDS = Struct(">QQQ")
 _CHECKSUM = Struct(">I")
+#: The index and term alone, from a version that kept no digests.
 _UNSEALED = Struct(">QQ")
-"""The index and term alone, from a version that kept no digests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from crc32c import crc32c
 
 from znoded.zab_raft.increment import Item
 
+#: Stored table -> its digest.
 DIGESTS_TABLE = b"digests"
-"""Stored table -> its digest."""
 
 _DIGEST = Struct(">Q")
 _WRAP = 1 << 64
