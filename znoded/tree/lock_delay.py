@@ -21,6 +21,7 @@ from znoded.tree import quota
 from znoded.tree.delete import remove_node
 from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import parent_of
+from znoded.tree.sequence import sequence_of
 from znoded.tree.znode import (
     STAT_BYTES,
     data_bytes_of,
@@ -45,8 +46,6 @@ MAX_DELAY_MS = 60_000
 KEPT = b"kept-"
 
 _MS = re.compile(rb"[0-9]{1,9}")
-#: As the server appends it, below 0 once it has counted beyond 2147483647; a single - may end a name.
-_SEQUENCE = re.compile(rb"(?:(?<=[_-])-[0-9]{9,10}|[0-9]{10})$")
 _SEQUENCES = 1 << 32
 #: In the names of contenders that share a lock: Kazoo's readers and ours, and Curator's.
 _SHARED = (b"__rlock__", b"__READ__")
@@ -121,7 +120,7 @@ def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> 
     One look at each sibling, and at few of them if many wait: a session may have thousands there, and thousands of
     sessions one each.
     """
-    numbered = [(sequence, path) for path in paths if (sequence := _sequence(path)) is not None]
+    numbered = [(sequence, path) for path in paths if (sequence := sequence_of(path)) is not None]
     if not numbered:
         return []
     origin = numbered[0][0]
@@ -131,7 +130,7 @@ def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> 
     #: Of the others: the place of the first that excludes one that is alone, or one that shares.
     first: dict[bool, float] = {False: math.inf, True: math.inf}
     for sibling in tree.children[parent]:
-        sequence = _sequence(sibling)
+        sequence = sequence_of(sibling)
         if sequence is None or owner_of(tree.nodes[sibling]) == session_id:
             continue
         place = _distance(sequence, origin)
@@ -145,11 +144,6 @@ def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> 
 def _distance(sequence: int, origin: int) -> int:
     """How far a sequence number comes after another one; after 2147483647 comes -2147483648."""
     return (sequence - origin + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
-
-
-def _sequence(path: bytes) -> int | None:
-    found = _SEQUENCE.search(path)
-    return int(found[0]) if found else None
 
 
 def _is_shared(path: bytes) -> bool:

@@ -302,3 +302,16 @@ def test_a_member_that_stops_has_nobody_left_in_line(house: ApiHouse, session: s
     assert len(children(house)) == 1
     house.pass_time(1)
     assert stopped.called
+
+
+def test_who_has_two_znodes_in_line_is_told_once(house: ApiHouse, other: str) -> None:
+    pair = [f"{LOCK}/fenced-x__lock__0000000001", f"{LOCK}/fenced-x__lock__lock-0000000002"]
+    house.put(LOCK)
+    held = house.done("txn", {"then": [{"op": "put", "key": key, "value": ""} for key in pair]})["revision"]
+    told = info(house)
+    assert (told["holder"]["key"], told["holder"]["token"], told["waiting"]) == (pair[0], held, 0)
+    waiting = acquire(house, other)
+    house.done("txn", {"then": [{"op": "delete", "key": pair[0]}]})
+    assert not waiting.is_answered, "the second one is in line all the same"
+    house.done("txn", {"then": [{"op": "delete", "key": pair[1]}]})
+    assert token(waiting) > held

@@ -49,7 +49,7 @@ class LockOperations:
             await self._backend.fresh()
         lock = asked["lock"].encode()
         self._locks.require_readable(lock, identities)
-        queue = self._locks.queue(lock)
+        queue = self._locks.contenders(lock)
         told = [self._locks.told(path, identities) for path in queue[: WAITERS_TOLD + 1]]
         return {
             "holder": told[0] if told else None,

@@ -8,7 +8,6 @@ whatever recipe made it, in the order of creation; the revision of that is its f
 
 from __future__ import annotations
 
-import re
 import secrets
 from typing import NamedTuple
 
@@ -20,12 +19,14 @@ from znoded.admin.api.items import Fields, session_id_of, stat_of, text_of, valu
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Acls, Identities, allowed
+from znoded.tree.sequence import sequence_of
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
 from znoded.tree.znode import czxid_of, next_version, owner_of, version_of
 
 INFIX = b"__lock__"
-SEQUENCE = re.compile(rb"(-?[0-9]{10})\Z")
+#: In the name of the second znode that a contender of `znoded.recipes` has in line, for Curator to order.
+SECOND_ZNODE = b"__lock-"
 CONTENDER_BYTES = 16
 REQUEST_BYTES = 4
 #: How long until a contender that could not be withdrawn is tried again.
@@ -90,10 +91,14 @@ class Locks:
         nodes = self._backend.tree.nodes
         found: list[tuple[int, int, bytes]] = []
         for path in self._backend.tree.children.get(lock, ()):
-            number = SEQUENCE.search(path)
-            if number is not None:
-                found.append((czxid_of(nodes[path]), int(number[1]), path))
+            sequence = sequence_of(path)
+            if sequence is not None:
+                found.append((czxid_of(nodes[path]), sequence, path))
         return [path for _, _, path in sorted(found)]
+
+    def contenders(self, lock: bytes) -> list[bytes]:
+        """The same, with one path of each."""
+        return [path for path in self.queue(lock) if SECOND_ZNODE not in path]
 
     def holder(self, lock: bytes) -> bytes | None:
         """The path of the one whose turn it is."""
