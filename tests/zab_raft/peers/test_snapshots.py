@@ -153,7 +153,7 @@ def test_a_member_that_restarts_keeps_what_it_has(loop: Loop, member: Make, tmp_
     incoming = IncomingState(str(tmp_path / "2" / "incoming"), 40, 3, leader.peers.identity.incarnation)
     kept = incoming.table, incoming.key
     incoming.close()
-    assert kept[0] in (b"created", b"nodes")
+    assert b"" < kept[0] <= b"nodes", "some of it is there, and not all"
     again = member(2, port=lagging.port)
     connect(loop, leader, again)
     loop.run_until(lambda: delivered(leader))
