@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 
 import pytest
@@ -321,6 +322,22 @@ def test_a_revision_of_many_large_changes_makes_many_blocks() -> None:
     for number in range(40):
         assert value_at(house.tree.history, b"/%d" % number, before) is not None
         assert value_at(house.tree.history, b"/%d" % number, before + 1) is None
+
+
+def test_a_revision_of_very_many_changes_is_told_and_looked_into_quickly() -> None:
+    """Everybody waits: it took some seconds when each change looked through all behind it."""
+    house, client, _ = kept()
+    client.create(b"/a")
+    before = house.tree.zxid
+    client.multi(*[create(b"/a/%05d" % number) for number in range(10_000)])
+    history = house.tree.history
+    begin_s = time.process_time()
+    changes = history.changes(before, house.tree.zxid, 500)
+    found = history.range_slice(b"/a", before, b"", 200).nodes
+    assert time.process_time() - begin_s < 0.7
+    assert len(changes) == 10_000
+    assert all(change.current == house.tree.nodes[change.path] for change in changes)
+    assert [past.path for past in found] == [b"/a"]
 
 
 def test_changes_come_in_portions_of_a_bounded_size() -> None:

@@ -10,7 +10,7 @@ packed  int count, int length of the paths, int length of the ACLs
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
@@ -120,11 +120,21 @@ class Block:
 
     def own(self, path: bytes, start: int) -> int | None:
         """The place of the first change of `path` itself from `start` on."""
-        return _index(self.paths, path, start)
+        return _first(self._places, path, start)
 
     def of_children(self, path: bytes, start: int) -> int | None:
         """The place of the first creation or deletion of a child of `path` from `start` on."""
-        return _index(self.parents, path, start)
+        return _first(self._child_places, path, start)
+
+    # There may be very many records: all of one revision are in the same block until it is packed.
+
+    @cached_property
+    def _places(self) -> dict[bytes, list[int]]:
+        return _places_of(self.paths)
+
+    @cached_property
+    def _child_places(self) -> dict[bytes, list[int]]:
+        return _places_of(self.parents)
 
     def time_ms(self, place: int) -> int:
         """When a change was made, by the clock of its leader."""
@@ -138,16 +148,6 @@ class Block:
 
     def after(self, place: int) -> bytes:
         """The znode after a change; empty if there was none."""
-        path = self.paths[place]
-        following = self.own(path, place + 1)
-        if following is None:
-            return self._after(place)
-        child = self.of_children(path, place + 1)
-        if child is None or child > following:
-            return self.before(following)
-        return with_end(self.before(following), self.parent_end(child))
-
-    def _after(self, place: int) -> bytes:
         value: bytes = self._afters[place]
         return value
 
@@ -206,8 +206,21 @@ class PackedBlock(Block):
         offsets = self._offsets
         return self._data[offsets[place] : offsets[place + 1]]
 
-    def _after(self, place: int) -> bytes:
-        return self.before(place + len(self.kinds))
+    def after(self, place: int) -> bytes:
+        path = self.paths[place]
+        following = self.own(path, place + 1)
+        if following is None:
+            return self.before(place + len(self.kinds))
+        child = self.of_children(path, place + 1)
+        if child is None or child > following:
+            return self.before(following)
+        return with_end(self.before(following), self.parent_end(child))
+
+    def own(self, path: bytes, start: int) -> int | None:
+        return _index(self.paths, path, start)
+
+    def of_children(self, path: bytes, start: int) -> int | None:
+        return _index(self.parents, path, start)
 
     def acl(self, place: int) -> Acls | None:
         if self._acls_at == self._ends_at:
@@ -240,6 +253,19 @@ class PackedBlock(Block):
 def with_end(node: bytes, end: bytes) -> bytes:
     """The znode with another end of its Stat, if there are both."""
     return node[: PARENT_END.start] + end if node and end else node
+
+
+def _places_of(column: Sequence[bytes]) -> dict[bytes, list[int]]:
+    places: dict[bytes, list[int]] = {}
+    for place, path in enumerate(column):
+        places.setdefault(path, []).append(place)
+    return places
+
+
+def _first(places: dict[bytes, list[int]], path: bytes, start: int) -> int | None:
+    found = places.get(path, [])
+    at = bisect_left(found, start)
+    return found[at] if at < len(found) else None
 
 
 def _index(column: Sequence[bytes], path: bytes, start: int) -> int | None:

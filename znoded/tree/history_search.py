@@ -29,6 +29,7 @@ class HistorySearch(HistoryLog):
     def reset(self, oldest: int) -> None:
         super().reset(oldest)
         self._unpacked: OrderedDict[bytes, Block] = OrderedDict()
+        self._newest_block: Block | None = None
 
     def blocks_after(self, revision: int) -> Iterator[Block]:
         """The blocks that may hold changes after `revision`, in order."""
@@ -38,7 +39,7 @@ class HistorySearch(HistoryLog):
         for block in self._tail_after(revision):
             yield self._unpack(block.key, block.data)
         if self._newest:
-            yield Block(self._newest)
+            yield self._of_newest()
 
     def touches_of(self, path: bytes, revision: int) -> Iterator[Touch]:
         """How `path` is touched after `revision`, and maybe before, in order."""
@@ -81,19 +82,30 @@ class HistorySearch(HistoryLog):
         tail = self._tail_after(revision)
         found += [_touches(block.touched[1:-1].split(SEPARATOR), block.key, low, high) for block in tail]
         if self._newest:
-            found.append(_touches(chain(*Block(self._newest).touched()), NEWEST, low, high))
+            found.append(_touches(chain(*self._of_newest().touched()), NEWEST, low, high))
         return found
 
     def block(self, key: bytes) -> Block:
         """The block that a `Touch` names."""
         if key == NEWEST:
-            return Block(self._newest)
+            return self._of_newest()
         if key in self._unpacked:
             return self._unpacked[key]
         for block in self._tail:
             if block.key == key:
                 return self._unpack(key, block.data)
         return self._stored_block(key)
+
+    def _of_newest(self) -> Block:
+        """The changes that are in no block yet."""
+        block = self._newest_block
+        if block is None or (len(block.paths), block.revisions[-1]) != (len(self._newest), self._newest[-1][0]):
+            block = self._newest_block = Block(self._newest)
+        return block
+
+    def _close_newest(self) -> None:
+        super()._close_newest()
+        self._newest_block = None
 
     def _stored_after(self, revision: int) -> list[Segment]:
         return self._stored[bisect_right(self._stored, revision, key=_last_revision) :]
