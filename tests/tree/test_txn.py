@@ -17,6 +17,7 @@ from znoded.jute.ops import Perm
 from znoded.jute.primitives import Reader
 from znoded.jute.records import Acl
 from znoded.tree.commands import TXN
+from znoded.tree.txn import LEVELS_MOST, READ_BYTES
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnReply, TxnRequest
 from znoded.tree.znode import data_of, owner_of
 
@@ -171,6 +172,27 @@ def test_missing_parents_are_created_when_asked_for(house: World, carrier: Clien
     done(txn(carrier, op(Kind.PUT, b"/a/b/d", parents=True)))
     assert house.children(b"/a/b") == [b"/a/b/c", b"/a/b/d"]
     assert house.acl(b"/a") == house.acl(b"/a/b") == acl
+
+
+def test_only_so_many_levels_may_be_created_by_one(house: World, carrier: Client) -> None:
+    """A short record would make very many znodes, and everybody wait for them."""
+    deep = [op(Kind.PUT, b"/%d" % number + b"/a" * (LEVELS_MOST // 4 - 1), parents=True) for number in range(5)]
+    assert len(done(txn(carrier, *deep[:4]))) == 4
+    before = dict(house.tree.nodes)
+    assert refused(txn(carrier, *deep)) == (4, ErrorCode.QUOTA_EXCEEDED)
+    assert refused(txn(carrier, op(Kind.CREATE, b"/b"), *deep[:4], op(Kind.PUT, b"/c", parents=True))) == (
+        5,
+        ErrorCode.QUOTA_EXCEEDED,
+    )
+    assert dict(house.tree.nodes) == before
+
+
+def test_the_answer_to_one_is_bounded(carrier: Client) -> None:
+    """Or a short record would have every member make gigabytes."""
+    half = bytes(READ_BYTES // 2 - 100)
+    assert len(done(txn(carrier, op(Kind.CREATE, b"/a", half), op(Kind.GET, b"/a"), op(Kind.GET, b"/a")))) == 3
+    get = op(Kind.GET, b"/a")
+    assert refused(txn(carrier, get, get, get)) == (2, ErrorCode.QUOTA_EXCEEDED)
 
 
 def test_an_ephemeral_belongs_to_the_owner(house: World, carrier: Client, owner: Client) -> None:

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from znoded.tree.sessions import Session
     from znoded.tree.tree import Tree
 
+# What a short record could make very much of: every member carries it out, and everybody waits meanwhile.
+#: The levels, together, of the paths whose parents are to be created.
+LEVELS_MOST = 2000
+#: The znodes that GETs tell, together; one alone may be larger.
+READ_BYTES = 4 * 1024 * 1024
 _EMPTY = encode_buffer(b"")
 _RELATIONS: dict[int, Callable[[Any, Any], bool]] = {
     Relation.EQUAL: operator.eq,
@@ -63,9 +68,14 @@ def txn(tree: Tree, time_ms: int, session: Session, identities: bytes, record: b
     verdicts = [_holds(tree, identities, compare) for compare in request.compares or ()]
     holds = all(verdicts)
     results: list[OpResult] = []
+    levels = read_bytes = 0
     try:
         with Undo(tree):
             for op in (request.then if holds else request.otherwise) or ():
+                levels += (op.path or b"").count(b"/") if op.parents else 0
+                read_bytes += len(tree.nodes.get(op.path or b"", b"")) if op.kind == Kind.GET else 0
+                if levels > LEVELS_MOST or (read_bytes > READ_BYTES and results):
+                    raise Refused(ErrorCode.QUOTA_EXCEEDED)
                 result = _carry_out(tree, time_ms, owner, session, identities, op)
                 results.append(result)
     except Refused as refused:

@@ -159,7 +159,8 @@ _BY_ERROR: dict[int, Callable[[str], ApiError]] = {
         "the key is no valid path, may not be deleted, or is ephemeral without a session", key
     ),
     ErrorCode.QUOTA_EXCEEDED: lambda key: ApiError(
-        "quota_exceeded", 507, "a quota or a limit would be exceeded", "Delete something, or raise the quota.", key=key
+        "quota_exceeded", 507, "a quota or a limit would be exceeded",
+        "Delete something, raise the quota, or ask for less at a time.", key=key,
     ),
 }  # fmt: skip
 
