@@ -131,6 +131,17 @@ def test_a_browser_goes_on_where_it_was(house: ApiHouse) -> None:
     assert f"id: {missed}\nevent: events" in client.text()
 
 
+def test_a_browser_that_began_in_the_past_does_not_go_back_there(house: ApiHouse) -> None:
+    """It asks for the same URL again, with what it got last in the header."""
+    begin = house.put("/a")
+    seen = house.put("/a")
+    missed = house.put("/a")
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(seen)}
+    client = watch(house, f"key=/a&after={begin}", headers=headers)
+    told = [line for line in client.text().splitlines() if line.startswith("id: ")]
+    assert told == [f"id: {missed}", f"id: {missed}"]  # the event, and the progress up to it
+
+
 def test_what_may_not_be_read_is_not_told(house: ApiHouse) -> None:
     stranger, alice = watch(house, "prefix=/s"), watch(house, "prefix=/s", user=ALICE)
     put = {"op": "put", "key": "/s", "value": "", "acl": ONLY_CREATOR}

@@ -175,7 +175,8 @@ class Api(Resource):
         if ("key" in asked) == ("prefix" in asked):
             raise errors.bad_request("give either key or prefix", "key")
         path = (asked["prefix"] if "prefix" in asked else asked["key"]).encode()
-        after = asked.get("after", _last_event_id(request))
+        # A browser goes on with the URL that it began with, so the header is what counts.
+        after = asked.get("after") if (last := _last_event_id(request)) is None else last
         await self._backend.fresh()
         if after is not None and after > self._backend.revision:
             raise errors.future_revision(self._backend.revision)
