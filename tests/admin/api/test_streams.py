@@ -142,6 +142,28 @@ def test_a_browser_that_began_in_the_past_does_not_go_back_there(house: ApiHouse
     assert told == [f"id: {missed}", f"id: {missed}"]  # the event, and the progress up to it
 
 
+def test_many_groups_are_served_in_turns(house: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes from another address is a group of its own: many changes for many groups take long."""
+    clients = []
+    for number in range(3):
+        clients.append(house.dial(f"10.0.0.{number}"))
+        clients[-1].send("watch?prefix=/a")
+    house.settle()
+    for client in clients:
+        client.lines()
+    feed = house.site.feed
+    wake = house.site.backend.woken
+    monkeypatch.setattr(house.site.backend, "woken", [])
+    told = [(house.put("/a"), kind, "/a") for kind in ("created", "changed", "changed")]
+    monkeypatch.setattr(house.site.backend, "woken", wake)
+    monkeypatch.setattr("znoded.admin.api.feed.TURN_S", -1.0)
+    for revision, _, _ in told:
+        feed.advance()
+        assert feed.position == revision
+    house.settle()
+    assert [events(client) for client in clients] == [told] * 3
+
+
 def test_what_may_not_be_read_is_not_told(house: ApiHouse) -> None:
     stranger, alice = watch(house, "prefix=/s"), watch(house, "prefix=/s", user=ALICE)
     put = {"op": "put", "key": "/s", "value": "", "acl": ONLY_CREATOR}

@@ -151,8 +151,7 @@ class Feed:
             except Unreadable:
                 wait_s = RETRY_S
                 break
-            self._queue(changes, touched)
-            self.position = changes[-1].revision if changes else self.backend.revision
+            self.position = self._queue(changes, touched, end_s) if changes else self.backend.revision
             if time.monotonic() > end_s:
                 break
         for group in touched:
@@ -165,7 +164,9 @@ class Feed:
         self._is_advancing_later = False
         self.advance()
 
-    def _queue(self, changes: list[Change], touched: dict[Group, None]) -> None:
+    def _queue(self, changes: list[Change], touched: dict[Group, None], end_s: float) -> int:
+        """Queue changes, as long as there is time: the last revision that was."""
+        revision = 0
         for revision, of_revision in groupby(changes, attrgetter("revision")):
             hits: dict[Group, list[EncodedChange]] = {}
             for change in of_revision:
@@ -175,6 +176,9 @@ class Feed:
             for group, encoded_changes in hits.items():
                 group.queue(revision, encoded_changes)
                 touched[group] = None
+            if time.monotonic() > end_s:
+                break
+        return revision
 
     def _watching(self, path: bytes) -> Iterator[Group]:
         """The groups that watch a path, or all below one above it."""
