@@ -250,6 +250,27 @@ def test_a_lock_of_another_recipe_is_waited_for(house: ApiHouse, session: str, n
     assert token(waiting)
 
 
+def test_numbers_below_0_are_in_line_too(house: ApiHouse, session: str, other: str) -> None:
+    """The server counts on from 2147483647 to -2147483648, and comes to shorter numbers in the end."""
+    house.put(LOCK)
+    house.member.tree.created[LOCK.encode()] = -2
+    holder = acquire(house, session)
+    waiting = acquire(house, other)
+    first = token(holder)
+    assert not waiting.is_answered
+    release(house, session, first)
+    assert token(waiting) > first
+
+
+def test_the_nodes_of_one_revision_are_in_line_by_their_numbers(house: ApiHouse) -> None:
+    """A dash in front of a number is the end of the name, and no sign."""
+    house.put(LOCK)
+    ops = [{"op": "create", "key": f"{LOCK}/x-lock-", "value": "", "sequential": True}] * 2
+    results = house.done("txn", {"then": ops})["results"]
+    line = info(house)
+    assert [each["key"] for each in (line["holder"], *line["waiters"])] == [result["key"] for result in results]
+
+
 def test_kazoo_and_curator_wait_for_a_lock_taken_here(house: ApiHouse, session: str) -> None:
     """As their recipes order: by what matches Kazoo's pattern, and by what follows Curator's last `lock-`."""
     token(acquire(house, session))
