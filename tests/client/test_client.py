@@ -218,6 +218,30 @@ def test_a_session_is_kept_alive_and_its_loss_is_told(run: Run, root: str) -> No
     run(work)
 
 
+@pytest.mark.parametrize("delay_s", [0.1, 1.0])
+def test_a_session_is_as_old_as_the_request_for_it(run: Run, monkeypatch: pytest.MonkeyPatch, delay_s: float) -> None:
+    """The member counts from before the answer; an answer that was long on its way is asked after."""
+
+    async def work(client: Client) -> None:
+        call = client.call
+        asked: list[tuple[str, float]] = []
+
+        async def slowly(path: str, fields: Any) -> Any:
+            asked.append((path, client.io.now_s()))
+            answer = await call(path, fields)
+            await asyncio.sleep(delay_s if path == "session/create" else 0)
+            return answer
+
+        monkeypatch.setattr(client, "call", slowly)
+        session = await client.session(timeout_ms=1500)
+        path, asked_s = asked[-1]
+        assert path == ("session/create" if delay_s < 0.5 else "session/keepalive")
+        assert session.lost_at_s == pytest.approx(asked_s + 1.5, abs=0.01)
+        await session.close()
+
+    run(work)
+
+
 def test_acls_apply(address: Address, root: str) -> None:
     async def main() -> None:
         alice, stranger = asyncio_client([address], user=("alice", "secret")), asyncio_client([address])

@@ -12,7 +12,7 @@ from znoded.client.errors import TRY_ELSEWHERE, ApiError, Unavailable
 from znoded.client.http import Exchange, Lines, ProtocolError, basic
 from znoded.client.io import Io, Stream
 from znoded.client.locks import Held, acquire
-from znoded.client.sessions import Session
+from znoded.client.sessions import KEEP_ALIVES, Session
 from znoded.client.txn import Acl, Txn
 from znoded.client.values import Event, Events, Item, Leader, Page, Progress, decoded
 
@@ -112,8 +112,13 @@ class Client:
 
     async def session(self, timeout_ms: int = 10_000) -> Session:
         """A session that is kept alive until it is closed, or cannot be kept alive any more."""
+        asked_s = self.io.now_s()
         answer = await self.call("session/create", {"timeout_ms": timeout_ms})
-        return Session(self, answer["session"], answer["id"], answer["timeout_ms"])
+        if self.io.now_s() - asked_s > answer["timeout_ms"] / 1000 / KEEP_ALIVES:
+            # Nobody knows how old it is: several members may have been asked.
+            asked_s = self.io.now_s()
+            await self.call("session/keepalive", {"session": answer["session"]})
+        return Session(self, answer["session"], answer["id"], answer["timeout_ms"], asked_s)
 
     async def lock(
         self, session: Session, lock: str, *, timeout_s: float = 30.0, value: bytes = b"", acl: Acl | None = None

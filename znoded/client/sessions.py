@@ -22,11 +22,12 @@ class Session:
     counted from before the last request that was answered, so that the member cannot have heard of it any later.
     """
 
-    def __init__(self, client: Client, secret: str, id: str, timeout_ms: int) -> None:
+    def __init__(self, client: Client, secret: str, id: str, timeout_ms: int, asked_s: float) -> None:
+        """`asked_s` is when it was asked for."""
         self.secret = secret
         self.id = id
         self.timeout_ms = timeout_ms
-        self.lost_at_s = client.io.now_s() + timeout_ms / 1000
+        self.lost_at_s = asked_s + timeout_ms / 1000
         self._client = client
         self._is_over = False
         #: Called once if the session expires, or may have: whatever was held in it may be held by another.
