@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from tests.admin.api.house import ApiHouse, HttpClient, b64
 from tests.jute.factory import i4, request, string
 from tests.server.harness import OPEN_ACL, Client, create
+from znoded.admin.api.locks import Locks
 from znoded.jute.ops import Op
 
 Fields = dict[str, Any]
@@ -174,6 +175,15 @@ def test_what_an_earlier_request_creates_late_is_taken_over_as_well(house: ApiHo
     answers = [client.answer() for client in (first, second)]
     assert sorted(status for status, _ in answers) == [200, 409]
     assert len(children(house)) == 1
+
+
+def test_a_fault_of_ours_leaves_nobody_in_line(house: ApiHouse, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(Locks, "_wait", fail)
+    assert acquire(house, session).answer()[1]["error"]["code"] == "internal"
+    assert children(house) == []
 
 
 def test_a_contender_that_somebody_deletes_hears_of_it(house: ApiHouse, session: str, other: str) -> None:

@@ -132,13 +132,14 @@ class Locks:
             if not any(self._own(attempt)):
                 await self._enqueue(attempt)
             held = await self._wait(attempt, deadline_s)
-            for path in self._own(attempt)[1:]:
-                await self._delete(path, czxid_of(self._backend.tree.nodes[path]), wish.identities)
+            nodes = self._backend.tree.nodes
+            for path, token in [(path, czxid_of(nodes[path])) for path in self._own(attempt)[1:]]:
+                await self._delete(path, token, wish.identities)
             return held
         except CancelledError:
             self._backend.spawn(self._withdraw(attempt))
             raise
-        except errors.ApiError:
+        except Exception:
             await shielded(self._backend.spawn(self._withdraw(attempt)))
             raise
 
@@ -210,9 +211,9 @@ class Locks:
             try:
                 # Behind this write, all that was written for this attempt before is applied.
                 await self._backend.write(TxnRequest(0, (), (), ()), ())
-                for path in self._own(attempt):
-                    version = Compare(path, Target.VERSION, Relation.EQUAL, None, version_of(nodes[path]))
-                    await self._delete(path, czxid_of(nodes[path]), wish.identities, version)
+                for path, node in [(path, nodes[path]) for path in self._own(attempt)]:
+                    version = Compare(path, Target.VERSION, Relation.EQUAL, None, version_of(node))
+                    await self._delete(path, czxid_of(node), wish.identities, version)
                 if not self._own(attempt):
                     return
             except errors.ApiError as error:
