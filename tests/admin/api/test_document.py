@@ -149,6 +149,11 @@ def test_a_body_that_is_no_request_is_refused(house: ApiHouse, body: bytes) -> N
     assert house.refused("get", body=body) == "bad_request"
 
 
+def test_a_body_of_very_many_parts_is_not_read(house: ApiHouse) -> None:
+    status, content = house.ask("get", body=b"[" + b"[]," * 100_001 + b"[]]")
+    assert (status, content["error"]["message"]) == (400, "the body has too many parts")
+
+
 def test_a_body_of_another_type_is_refused(house: ApiHouse) -> None:
     assert house.refused("get", body=b'{"key": "/"}', headers={"Content-Type": "text/plain"}) == "bad_request"
 

@@ -34,6 +34,8 @@ log = Logger()
 Answer = Callable[[Fields, Identities], Awaitable[Fields]]
 #: Requests may be this many times as large as the command that they become: base64, escapes, names of fields.
 BODY_FACTOR = 3
+#: A body of many parts takes long to read, and everybody waits; base64, of which there may be much, has no commas.
+COMMAS_MOST = 100_000
 #: How long a member that stops waits for those in line to leave it.
 STOP_PATIENCE_S = 3.0
 
@@ -208,8 +210,11 @@ def _asked(request: Any, described: Schema) -> Fields:
     if content_type != b"application/json":
         # Which a page in a browser cannot send to a strange host without asking.
         raise errors.bad_request("the Content-Type must be application/json", "Content-Type")
+    body: bytes = request.content.read()
+    if body.count(b",") > COMMAS_MOST:
+        raise errors.bad_request("the body has too many parts")
     try:
-        content = json.loads(request.content.read(), parse_constant=_refuse_constant)
+        content = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise errors.bad_request(f"the body is not JSON: {error}") from None
     fields: Fields = check(described["requestBody"]["content"]["application/json"]["schema"], content, "")
