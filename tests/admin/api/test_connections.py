@@ -86,6 +86,40 @@ def test_requests_of_one_connection_are_answered_in_their_order(house: ApiHouse)
     assert second["item"]["value"] == b64(b"x")
 
 
+def pipelined_gets(house: ApiHouse, count: int) -> HttpClient:
+    """A client that has sent so many requests at a time, each of which can be answered at once."""
+    house.put("/a", bytes(50_000))
+    client = house.dial()
+    body = b'{"key": "/a", "consistency": "serializable"}'
+    head = b"POST /v1/get HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    client.channel.dataReceived((head % len(body) + body) * count)
+    return client
+
+
+def test_of_many_requests_one_is_served_before_others_have_their_turn(house: ApiHouse) -> None:
+    client = pipelined_gets(house, 100)
+    assert answers(client).count("HTTP/1.1 200") == 1
+    house.settle()
+    assert answers(client).count("HTTP/1.1 200") == 100
+
+
+def test_who_does_not_read_an_answer_gets_no_further_one(house: ApiHouse) -> None:
+    client = pipelined_gets(house, 100)
+    client.transport.block()
+    house.settle()
+    assert answers(client).count("HTTP/1.1 200") == 1
+    client.transport.unblock()
+    house.settle()
+    assert answers(client).count("HTTP/1.1 200") == 100
+
+
+def test_who_does_not_read_while_a_request_of_his_waits_is_cut_off(house: ApiHouse) -> None:
+    client = pipelined_gets(house, 2)
+    client.transport.block()
+    house.pass_time(connections.REQUEST_TIMEOUT_S + 1)
+    assert client.transport.disconnecting
+
+
 def test_a_fault_of_ours_shows_no_traceback(house: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")

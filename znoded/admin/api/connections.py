@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ class ApiChannel(HTTPChannel):
 
     site: ApiSite
     _is_counted = False
+    _may_serve = False
+    #: Serves the request whose turn is to come.
+    _next: Callable[[], None] | None = None
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
@@ -41,6 +45,8 @@ class ApiChannel(HTTPChannel):
 
     def dataReceived(self, data: bytes) -> None:
         if self._is_counted:
+            # Data that waited for an answer comes by here again.
+            self._may_serve = self._may_serve or not self._busyReceiving
             super().dataReceived(data)  # type: ignore[no-untyped-call]
 
     def callLater(self, period_s: float, act: Any) -> Any:
@@ -56,7 +62,32 @@ class ApiChannel(HTTPChannel):
     def resetTimeout(self) -> None:
         """A byte now and then does not make a request last longer."""
 
+    def serve(self, serve: Callable[[], None]) -> None:
+        """Serve a request: one at once, those sent along with it when others had their turn.
+
+        And none before the client has read what it asked for: answers can be a thousand times as large as requests.
+        """
+        if self._may_serve and not self._waitingForTransport:
+            self._may_serve = False
+            serve()
+            return
+        self._next = serve
+        self.setTimeout(REQUEST_TIMEOUT_S)  # type: ignore[no-untyped-call]
+        self.callLater(0, self._serve_next)
+
+    def _serve_next(self) -> None:
+        if self._next is not None and not self._waitingForTransport:
+            serve, self._next = self._next, None
+            self.setTimeout(None)  # type: ignore[no-untyped-call]
+            serve()
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()  # type: ignore[no-untyped-call]
+        if self._next is not None:
+            self.callLater(0, self._serve_next)
+
     def connectionLost(self, reason: Failure = _DONE) -> None:
+        self._next = None
         if self._is_counted:
             self.site.leave(self.host)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
@@ -100,8 +131,11 @@ class ApiRequest(Request):
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._count_out()
         if not self._is_refused:
-            super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
-            self.content = BytesIO()  # it was read, and the answer may take its time
+            self.channel.serve(lambda: self._serve(command, path, version))
+
+    def _serve(self, command: bytes, path: bytes, version: bytes) -> None:
+        super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
+        self.content = BytesIO()  # it was read, and the answer may take its time
 
     def connectionLost(self, reason: Any) -> None:
         self.is_gone = True
