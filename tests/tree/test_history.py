@@ -360,8 +360,24 @@ def test_a_slice_of_a_range_ends_although_nothing_was_found() -> None:
     assert [node.path for node in found.nodes] == [b"/zookeeper/config", b"/zookeeper/quota"]
     assert found.resume_after is None
     found = house.tree.history.range_slice(b"/", begin, b"/", 10)
-    assert (found.nodes, found.resume_after) == ([], b"/0249")
+    assert (found.nodes, found.resume_after) == ([], b"/0238")
     assert len(range_at(house.tree.history, b"/", begin, b"", 10)) == 4
+
+
+def test_a_slice_of_a_range_ends_earlier_where_each_path_was_touched_often() -> None:
+    house, client, _ = kept()
+    history = house.tree.history
+    history.block_changes = 20
+    paths = [b"/a/%02d" % number for number in range(20)]
+    for path in (b"/a", *paths):
+        client.create(path)
+    begin = house.tree.zxid
+    for _ in range(300):
+        for path in paths:
+            client.set(path)
+    found = history.range_slice(b"/a", begin, b"/a", 1000)
+    assert 10 < len(found.nodes) < 20
+    assert [path for path, _ in range_at(history, b"/a", begin, b"/a", 1000)] == paths
 
 
 def test_only_what_changed_is_stored_again() -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from znoded.tree.tree import Tree
 
 #: How much is done for one slice of a range: everybody waits for it. A path that was touched since, so that its
-#: block may have to be read, counts for many of those that were not.
+#: block may have to be read, counts for many of those that were not, and each block that touches it for one more.
 SLICE_WORK = 5_000
 TOUCHED_PATH_WORK = 20
 #: Changes are given in portions of about so many bytes, however many were asked for.
@@ -153,7 +153,7 @@ class History(HistorySearch):
             past = self._resolve(path, revision, touches)
             if past is not None:
                 nodes.append(past)
-            work += TOUCHED_PATH_WORK if touches else 1
+            work += TOUCHED_PATH_WORK + len(touches) if touches else 1
             if len(nodes) >= limit or work >= SLICE_WORK:
                 return RangeSlice(nodes, path)
         return RangeSlice(nodes, None)

@@ -135,4 +135,5 @@ def _last_revision(segment: Segment) -> int:
 
 
 def _touches(paths: Iterable[bytes], key: bytes, low: bytes, high: bytes) -> Iterator[Touch]:
-    return iter([Touch(path, key, CHANGED) for path in sorted([path for path in paths if low <= path < high])])
+    # Made one by one: few of them are looked at before the slice of a range is full.
+    return (Touch(path, key, CHANGED) for path in sorted([path for path in paths if low <= path < high]))
