@@ -203,6 +203,29 @@ def test_a_slow_reader_is_cut_with_a_named_error_and_hurts_nobody() -> None:
     assert len(events(missed)) == 10
 
 
+def test_a_reader_that_is_cut_hears_how_far_it_was_told() -> None:
+    house = ApiHouse(**{"limits.queued_bytes_per_connection": 500_000})
+    client = watch(house, "prefix=/a")
+    client.lines()
+    client.transport.block()
+    for _ in range(4):
+        house.put("/a", bytes(70_000))
+    write = client.transport.write
+
+    def write_once(data: bytes) -> None:
+        write(data)
+        client.transport.block()
+
+    client.transport.write = write_once  # type: ignore[method-assign]
+    client.transport.unblock()
+    for _ in range(8):
+        house.put("/a", bytes(70_000))
+    house.pass_time(3)
+    *told, last = client.lines()
+    assert len(told) == 2
+    assert last["error"]["revision"] == told[-1]["revision"]
+
+
 def test_a_reader_that_stops_while_it_catches_up_is_cut_after_a_while(house: ApiHouse) -> None:
     seen = house.put("/a")
     for _ in range(3):

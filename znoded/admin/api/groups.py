@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SLICE_BYTES = 128 * 1024
 #: A stream that reads nothing for so many ticks of the feed is cut; there is something to read every ten of them.
 STALLED_TICKS = 60
+_NOTHING = (0, 0, 0, 0, b"")
 
 
 class Group:
@@ -32,39 +33,41 @@ class Group:
         self.streams: dict[Stream, None] = {}
         self._feed = feed
         self._limit_bytes = feed.backend.member.limits.queued_bytes_per_connection
-        self._lines: deque[bytes] = deque()
+        #: Each with the revision up to which all is told with it.
+        self._lines: deque[tuple[int, bytes]] = deque()
         self._lines_bytes = 0
         self._first = 0  # the number of the first line in the queue
-        self._joined = (0, 0, 0, b"")
+        self._joined = _NOTHING
 
     @property
     def end(self) -> int:
         """The number of the line that comes next."""
         return self._first + len(self._lines)
 
-    def lines_from(self, number: int) -> tuple[bytes, int] | None:
-        """The lines from this one on, at most a slice of them, and the number of the next; None if they are gone.
+    def lines_from(self, number: int) -> tuple[bytes, int, int] | None:
+        """The lines from this one on, at most a slice of them, the number of the next and the revision of the last.
 
-        Streams are mostly at the same place, and share the bytes.
+        None if they are gone. Streams are mostly at the same place, and share the bytes.
         """
         if number < self._first:
             return None
-        begin, following, end, joined = self._joined
+        begin, following, end, revision, joined = self._joined
         if (begin, end) != (number, self.end):
             lines: list[bytes] = []
-            size_bytes = 0
-            for encoded in islice(self._lines, number - self._first, None):
+            size_bytes = revision = 0
+            for reached, encoded in islice(self._lines, number - self._first, None):
                 lines.append(encoded)
+                revision = reached
                 size_bytes += len(encoded)
                 if size_bytes >= SLICE_BYTES:
                     break
             joined, following = b"".join(lines), number + len(lines)
-            self._joined = (number, following, self.end, joined)
-        return joined, following
+            self._joined = (number, following, self.end, revision, joined)
+        return joined, following, revision
 
-    def append(self, encoded: bytes) -> None:
-        """Queue a line, and have it written to all."""
-        self._lines.append(encoded)
+    def append(self, revision: int, encoded: bytes) -> None:
+        """Queue a line, with which all is told up to this revision, and have it written to all."""
+        self._lines.append((revision, encoded))
         self._lines_bytes += len(encoded)
         while self._lines_bytes > self._limit_bytes and len(self._lines) > 1:
             self._drop_first()
@@ -75,7 +78,7 @@ class Group:
                 write_later(stream)
 
     def _drop_first(self) -> None:
-        self._lines_bytes -= len(self._lines.popleft())
+        self._lines_bytes -= len(self._lines.popleft()[1])
         self._first += 1
 
     def forget_written(self) -> bool:
@@ -84,7 +87,7 @@ class Group:
         while self._lines and self._first < least:
             self._drop_first()
         if not self._lines:
-            self._joined = (0, 0, 0, b"")
+            self._joined = _NOTHING
         return not self._lines
 
     def cut_slow(self) -> None:
@@ -101,7 +104,7 @@ class Group:
 
     def progress(self, revision: int) -> None:
         """Say that all up to this revision was told."""
-        self.append(line(self.form, "progress", {"revision": revision}))
+        self.append(revision, line(self.form, "progress", {"revision": revision}))
 
     # ---- what is different between them
 
@@ -124,7 +127,7 @@ class ChangeGroup(Group):
         """Those that may be read become a line."""
         events = [change.json for change in changes if change.may_be_told(self.identities)]
         if events:
-            self.append(events_line(self.form, revision, events))
+            self.append(revision, events_line(self.form, revision, events))
 
     def catch_up(self) -> None:
         """Each stream looks for itself what it missed; or hears that it is not known any more."""
@@ -150,7 +153,7 @@ class LeaderGroup(Group):
         encoded = self._look(position)
         if self._told != before:
             self.current = encoded
-            self.append(encoded)
+            self.append(position, encoded)
 
     def catch_up(self) -> None:
         """Only the present counts."""

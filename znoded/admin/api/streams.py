@@ -77,9 +77,10 @@ class Stream:
         if lines is None:
             self.end(self._group.too_slow(self))
             return
-        data, self.next_line = lines
+        data, self.next_line, revision = lines
         if data:
             self._sink.send(data)
+            self.position = revision
         if self.next_line < self._group.end:
             self._feed.write_later(self)
         else:
