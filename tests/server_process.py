@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -11,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -21,12 +23,17 @@ STOP_TIMEOUT_S = 30.0
 POLL_INTERVAL_S = 0.02
 
 
+#: Below those that Linux gives to connections: one of these would be taken again before a server listens on it.
+PORTS = range(15_000, 32_000)
+
+
 def free_port() -> int:
     """A loopback port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class ServerProcess:
