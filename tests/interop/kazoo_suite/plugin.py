@@ -36,10 +36,7 @@ NOT_FOR_ONE_MEMBER = {
 # ZooKeeper 3.9.5 on a busy machine shows it too, a quicker server more often.
 CONNECTED_BEFORE_SASL = "start() does not wait for SASL and is overtaken by its refusal"
 SESSION_OF_10_S = "a server has to be started again before its session ends, which takes a busy machine too long"
-OTHERS_COUNTED = "counts the nodes of every cache in the process, one that the test before has just closed among them"
 TRIED_AGAIN = {
-    "test_cache.py::KazooTreeCacheTests::test_close": OTHERS_COUNTED,
-    "test_cache.py::KazooTreeCacheTests::test_delete_operation": OTHERS_COUNTED,
     "test_sasl.py::TestSASLDigestAuthentication::test_invalid_sasl_auth": CONNECTED_BEFORE_SASL,
     "test_sasl.py::TestLegacySASLDigestAuthentication::test_invalid_sasl_auth": CONNECTED_BEFORE_SASL,
     "test_client.py::TestClient::test_request_queuing_session_expired": SESSION_OF_10_S,
