@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import random
 import re
 import signal
 import socket
@@ -25,12 +25,14 @@ POLL_INTERVAL_S = 0.02
 
 #: Below those that Linux gives to connections: one of these would be taken again before a server listens on it.
 PORTS = range(15_000, 32_000)
+#: Where each process of a test run begins: they start their servers at the same time.
+_places = itertools.count(os.getpid() * 997)
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on now."""
+    """A loopback port that nothing listens on now, and that was not asked for just before."""
     while True:
-        port = random.SystemRandom().choice(PORTS)
+        port = PORTS[next(_places) % len(PORTS)]
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
