@@ -46,7 +46,8 @@ LATER = WELCOME._replace(raft_id=4, founding=False)
         (3, {1: WELCOME, 2: Denied(3, "you were wiped")}, Wait("member 2 says: you were wiped")),
         (3, {1: LATER, 2: Denied(3, "you were wiped")}, Join(LATER)),
         (3, {1: LATER, 2: WELCOME}, Join(LATER)),
-        (3, {1: WELCOME, 2: Denied(0, "you are not in the roster here yet")}, Join(WELCOME)),
+        (3, {1: LATER, 2: Denied(0, "you are not in the roster here yet")}, Join(LATER)),
+        (3, {1: WELCOME, 2: Denied(0, "you were removed")}, Wait("member 2 says: you were removed")),
         (3, {1: SAME, 2: Denied(0, "you are not in the roster")}, Wait("member 2 says: you are not in the roster")),
     ],
 )

@@ -144,10 +144,13 @@ def decide(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Deci
     welcomes = [answer for answer in answers.values() if isinstance(answer, Welcome)]
     if len({welcome.cell for welcome in welcomes}) > 1:
         return Wait(f"the members are not of one cell: {_cells(answers)}")
-    # A member that was removed and added again is known by its latest id to those that are up to date.
+    # A member that was removed and added again is known by its latest id to those that are up to date. Under an id of
+    # the founding it is known to all but those who have seen it removed, and one who has not may be far behind them.
     welcome = max(welcomes, key=lambda welcome: welcome.raft_id, default=None)
     for number, answer in sorted(answers.items()):
-        if isinstance(answer, Denied) and (welcome is None or answer.raft_id >= welcome.raft_id):
+        if not isinstance(answer, Denied):
+            continue
+        if welcome is None or welcome.founding or answer.raft_id >= welcome.raft_id:
             return Wait(f"member {number} says: {answer.reason}")
     return Join(welcome) if welcome else _found(own_number, table, answers)
 
