@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from tests.tree.world import CHANGED, Client, World, world
@@ -83,3 +85,12 @@ def test_an_undecodable_record_is_a_marshalling_error(client: Client) -> None:
     whole = SetDataRequest(b"/a", b"data", -1).encode()
     for size_bytes in range(len(whole)):
         assert client.send(Op.SET_DATA, whole[:size_bytes]) == (ErrorCode.MARSHALLING_ERROR, b"")
+
+
+@pytest.mark.parametrize(("path_bytes", "data_bytes"), [(-2, 1), (2, -2), (-(1 << 31), 1)])
+def test_a_length_below_that_of_null_is_no_request(client: Client, path_bytes: int, data_bytes: int) -> None:
+    path, data = struct.pack(">i", path_bytes), struct.pack(">i", data_bytes)
+    record = (
+        path + (b"/a" if path_bytes > 0 else b"") + data + (b"x" if data_bytes > 0 else b"") + struct.pack(">i", -1)
+    )
+    assert client.send(Op.SET_DATA, record) == (ErrorCode.MARSHALLING_ERROR, b"")
