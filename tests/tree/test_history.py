@@ -25,13 +25,16 @@ from tests.tree.world import (
     world,
 )
 from znoded.jute.ops import Perm
+from znoded.jute.primitives import Reader
 from znoded.jute.records import Acl
+from znoded.jute.stat import Stat
 from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
 from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
 from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES
 from znoded.tree.history_segment import Unreadable, decode_segment, first_revision
 from znoded.tree.options import TreeOptions
 from znoded.tree.tree import Tree
+from znoded.tree.znode import data_of, stat_of
 
 MIB = 1 << 20
 
@@ -408,3 +411,63 @@ def test_what_was_taken_back_does_not_fill_a_block() -> None:
     client.set(b"/")
     client.set(b"/")
     assert len(house.tree.take_changes()[b"history_tail"]) == 1
+
+
+def test_a_tree_without_a_checkpoint_has_nothing_stored(house: World) -> None:
+    assert house.tree.history.read_stored(b"history", b"key") is None
+
+
+def test_what_no_segment_has_yet_goes_when_it_is_older_than_the_retention() -> None:
+    house, client, _ = kept(retention_ms=10_000)
+    client.create(b"/a")
+    for _ in range(BLOCK_CHANGES):
+        client.set(b"/a")
+    begin = house.tree.history.oldest
+    house.now_ms += 20_000
+    client.set(b"/a")
+    house.tree.take_changes()
+    assert house.tree.history.oldest > begin
+
+
+def test_watches_that_missed_too_much_of_what_is_stored_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    house, client, checkpoint = kept(MIB)
+    begin = house.tree.zxid
+    client.create(b"/a")
+    for _ in range(2_000):
+        client.set(b"/a", b"x" * 100)
+    store(house, checkpoint)
+    assert house.tree.history.since(begin) is not None
+    monkeypatch.setattr("znoded.tree.history.CATCH_UP_BYTES", 1)
+    assert house.tree.history.since(begin) is None
+
+
+def test_a_path_is_found_among_those_of_many_pages() -> None:
+    house, client, checkpoint = kept(2 * MIB)
+    begin = house.tree.zxid
+    paths = [b"/a-znode-with-a-long-name-%04d" % number for number in range(600)]
+    for path in paths:
+        client.create(path, b"old")
+    revision = house.tree.zxid
+    for path in paths * 3:
+        client.set(path, b"x" * 100)
+    store(house, checkpoint)
+    missed = house.tree.history.since(begin)
+    assert missed is not None
+    assert {path for _, _, path in missed} == {b"/", *paths}
+    for path in paths[:2] + paths[-2:]:
+        old = value_at(house.tree.history, path, revision)
+        assert old is not None
+        assert old[4:7] == b"old"
+
+
+@pytest.mark.parametrize("more", [0, BLOCK_CHANGES])
+def test_a_change_has_the_znode_as_it_was_before_a_childs_and_its_own(house: World, client: Client, more: int) -> None:
+    begin = house.tree.zxid
+    client.create(b"/p", b"1")
+    client.create(b"/p/c")
+    client.set(b"/p", b"2")
+    for _ in range(more):
+        client.set(b"/p/c")
+    made = house.tree.history.changes(begin, house.tree.zxid, 100)[0]
+    assert made.current is not None
+    assert (data_of(made.current), Stat.decode(Reader(stat_of(made.current))).num_children) == (b"1", 0)
