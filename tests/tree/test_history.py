@@ -458,6 +458,8 @@ def test_a_path_is_found_among_those_of_many_pages() -> None:
         old = value_at(house.tree.history, path, revision)
         assert old is not None
         assert old[4:7] == b"old"
+    found = range_at(house.tree.history, b"/", revision, paths[9], 3)
+    assert [(path, old[4:7]) for path, old in found] == [(path, b"old") for path in paths[10:13]]
 
 
 @pytest.mark.parametrize("more", [0, BLOCK_CHANGES])
@@ -471,3 +473,33 @@ def test_a_change_has_the_znode_as_it_was_before_a_childs_and_its_own(house: Wor
     made = house.tree.history.changes(begin, house.tree.zxid, 100)[0]
     assert made.current is not None
     assert (data_of(made.current), Stat.decode(Reader(stat_of(made.current))).num_children) == (b"1", 0)
+
+
+def test_the_past_is_found_over_many_blocks() -> None:
+    house, client, _ = kept()
+    history = house.tree.history
+    names = [b"/a", b"/b", b"/c", b"/d"]
+
+    def close_block() -> None:
+        for _ in range(BLOCK_CHANGES):
+            client.set(b"/d")
+
+    for name in names:
+        client.create(name, b"old")
+    close_block()
+    client.create(b"/b/early")
+    revision = house.tree.zxid
+    close_block()
+    close_block()
+    client.create(b"/a/x")
+    close_block()
+    client.create(b"/a/y")
+    client.set(b"/a", b"new")
+    close_block()
+    of_a = value_at(history, b"/a", revision)
+    assert of_a is not None
+    assert Stat.decode(Reader(stat_of(of_a))).num_children == 0
+    assert [path for path, _ in range_at(history, b"/a", revision, b"", 10)] == [b"/a"]
+    found = [path for path, _ in range_at(history, b"/", revision, b"", 100) if not path.startswith(b"/zookeeper")]
+    assert found == [b"/", b"/a", b"/b", b"/b/early", b"/c", b"/d"]
+    assert [change.path for change in history.changes(revision - 1, revision, 10)] == [b"/b/early"]
