@@ -182,8 +182,7 @@ def test_a_flood_of_sessions(znoded_server: StartServer) -> None:
 
 def test_large_writes_faster_than_the_disk(znoded_server: StartServer) -> None:
     server = znoded_server()
-    # What is not in the checkpoint yet of the history is in memory, which may be all that is kept of it (256 MiB).
-    with unharmed(server, grown_bytes=(400 + 256) * MIB), ExitStack() as stack:
+    with unharmed(server, grown_bytes=400 * MIB), ExitStack() as stack:
         wires = [stack.enter_context(Wire(server)) for _ in range(8)]
         threads = [threading.Thread(target=write_much, args=(wire, number)) for number, wire in enumerate(wires)]
         for thread in threads:

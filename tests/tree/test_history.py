@@ -30,7 +30,7 @@ from znoded.jute.records import Acl
 from znoded.jute.stat import Stat
 from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
 from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
-from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES
+from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES, MEMORY_BYTES
 from znoded.tree.history_segment import Unreadable, decode_segment, first_revision
 from znoded.tree.options import TreeOptions
 from znoded.tree.tree import Tree
@@ -503,3 +503,12 @@ def test_the_past_is_found_over_many_blocks() -> None:
     found = [path for path, _ in range_at(history, b"/", revision, b"", 100) if not path.startswith(b"/zookeeper")]
     assert found == [b"/", b"/a", b"/b", b"/b/early", b"/c", b"/d"]
     assert [change.path for change in history.changes(revision - 1, revision, 10)] == [b"/b/early"]
+
+
+def test_memory_is_bounded_although_more_may_be_kept() -> None:
+    house, client, _ = kept(256 * MIB)
+    client.create(b"/a")
+    for _ in range(100):
+        client.set(b"/a", b"x" * MIB)
+    assert house.tree.history.oldest > 0
+    assert house.tree.history.size_bytes <= MEMORY_BYTES

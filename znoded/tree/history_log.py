@@ -45,6 +45,8 @@ BLOCK_BYTES = 64 * 1024
 #: A segment is about so large, unless so much of history is kept that there would be only few of them.
 SEGMENT_BYTES = 1024 * 1024
 SEGMENTS_LEAST = 8
+#: The blocks in memory take so much at most, however far the checkpoint is behind: then the oldest changes go.
+MEMORY_BYTES = 64 * 1024 * 1024
 
 
 class TailBlock(NamedTuple):
@@ -90,6 +92,7 @@ class HistoryLog:
         self._newest_bytes = 0
         self._is_full = False  # the next change of another revision begins another block
         self._tail: deque[TailBlock] = deque()
+        self._tail_bytes = 0
         self._sealed: deque[SealedSegment] = deque()
         self._stored: list[Segment] = []
         self._unsealed_bytes = 0
@@ -148,6 +151,7 @@ class HistoryLog:
             self._lines += directory_lines(names, len(self._unsealed), how)
         self._unsealed.append(key)
         self._unsealed_bytes += len(data)
+        self._tail_bytes += len(data)
         self.size_bytes += len(data)
         self.unstored_bytes += len(data)
         if self._unsealed_bytes >= self.segment_bytes or len(self._unsealed) >= BLOCKS_MOST:
@@ -168,7 +172,9 @@ class HistoryLog:
     def compact(self, now_ms: int | None = None) -> None:
         """Drop the oldest segments while there is too much; given the time, also those beyond the retention."""
         while (last_time_ms := self._oldest_time_ms()) is not None and (
-            self.size_bytes > self._limit_bytes or (now_ms is not None and last_time_ms < now_ms - self._retention_ms)
+            self.size_bytes > self._limit_bytes
+            or self._tail_bytes > MEMORY_BYTES
+            or (now_ms is not None and last_time_ms < now_ms - self._retention_ms)
         ):
             self._drop_oldest()
 
@@ -196,7 +202,7 @@ class HistoryLog:
         """The first of the segments that are in memory, which is there no longer."""
         segment = self._sealed.popleft().segment
         for _ in segment.keys:
-            self._tail.popleft()
+            self._tail_bytes -= len(self._tail.popleft().data)
         return segment
 
     # ---- the checkpoint
