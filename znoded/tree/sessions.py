@@ -48,8 +48,8 @@ class Session:
 
     def disown(self, path: bytes) -> None:
         """One of its ephemerals is gone."""
-        if self.ephemerals is not None:
-            self.ephemerals.discard(path)
+        assert self.ephemerals is not None, "what it disowns, it owned"
+        self.ephemerals.discard(path)
 
 
 def as_long(number: int) -> int:
