@@ -221,7 +221,7 @@ def test_a_watcher_that_does_not_read_is_cut_off(house: House, client: Client) -
     assert watcher.transport.aborted
     assert not client.is_closed
     watcher.drop()
-    assert not house.member.watches
+    assert not house.member.watches.watchers
 
 
 def test_outstanding_requests_have_a_limit_and_all_are_answered() -> None:

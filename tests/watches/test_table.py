@@ -21,7 +21,7 @@ def watches() -> Watches[str]:
 
 
 def test_an_empty_table_is_false_and_fires_nothing(watches: Watches[str]) -> None:
-    assert not watches
+    assert not watches.watchers
     for event_type in EventType:
         assert watches.fire(event_type, b"/a") == []
 
@@ -32,7 +32,7 @@ def test_a_data_watch_fires_once(watches: Watches[str], event_type: EventType) -
     assert watches
     assert watches.fire(event_type, b"/a") == [("ann", event_type, b"/a")]
     assert watches.fire(event_type, b"/a") == []
-    assert not watches
+    assert not watches.watchers
 
 
 def test_a_data_watch_does_not_fire_for_children(watches: Watches[str]) -> None:
@@ -47,7 +47,7 @@ def test_a_child_watch_fires_once(watches: Watches[str], event_type: EventType) 
     watches.add_children(b"/a", "ann")
     assert watches.fire(event_type, b"/a") == [("ann", event_type, b"/a")]
     assert watches.fire(event_type, b"/a") == []
-    assert not watches
+    assert not watches.watchers
 
 
 def test_a_child_watch_does_not_fire_for_data(watches: Watches[str]) -> None:
@@ -62,7 +62,7 @@ def test_a_deletion_is_one_event_and_uses_up_both_watches(watches: Watches[str])
     watches.add_children(b"/a", "ann")
     watches.add_children(b"/a", "bob")
     assert watches.fire(DELETED, b"/a") == [("ann", DELETED, b"/a"), ("bob", DELETED, b"/a")]
-    assert not watches
+    assert not watches.watchers
 
 
 def test_a_persistent_watch_stays(watches: Watches[str]) -> None:
@@ -135,7 +135,7 @@ def test_every_watcher_of_a_path_is_told(watches: Watches[str]) -> None:
     for name in names:
         watches.add_data(b"/a", name)
     assert watches.fire(CHANGED, b"/a") == [(name, CHANGED, b"/a") for name in names]
-    assert not watches
+    assert not watches.watchers
 
 
 def _arm_all(watches: Watches[str]) -> None:
@@ -195,7 +195,7 @@ def test_a_dropped_connection_leaves_the_others(watches: Watches[str]) -> None:
     watches.drop("never seen")
     assert watches.count_of("ann") == 0
     assert watches.fire(CHANGED, b"/a") == [("bob", CHANGED, b"/a")]
-    assert not watches
+    assert not watches.watchers
 
 
 def test_counts_are_of_the_data_table(watches: Watches[str]) -> None:

@@ -73,7 +73,7 @@ class TableAgainstModel(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         data_table = {(path, watcher) for way, path, watcher in self.model if way in IN_DATA_TABLE}
-        assert bool(self.watches) == bool(self.model)
+        assert bool(self.watches.watchers) == bool(self.model)
         assert self.watches.data_count == len(data_table)
         assert self.watches.data_path_count == len({path for path, _ in data_table})
         by_watcher = {(path, name) for name, paths in self.watches.data_paths_by_watcher() for path in paths}

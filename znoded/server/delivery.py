@@ -50,16 +50,17 @@ class Delivery:
         tree = member.tree
         apply = tree.apply
         events = tree.events
-        watches = member.watches
+        watchers = member.watches.watchers
         find = member.sessions.get
         answer_waiting = member.pipeline.answer_waiting
         to_flush = self._to_flush
         pack = REPLY.pack
+        lagging = self.lagging
         for zxid, command in enumerate(commands, first_zxid):
-            if self.lagging:
+            if lagging:
                 self._catch_up(command)
             session_id, attach, sequence, error, body = apply(zxid, command)
-            if watches and events:
+            if watchers:
                 self._notify(zxid)
             events.clear()
             if command[OP_OFFSET] == 0xFF and self._changed_session(command, session_id, attach, sequence, error):

@@ -90,7 +90,6 @@ class HistoryLog:
         self.size_bytes = self.unstored_bytes = 0
         self._newest: list[Record] = []
         self._newest_bytes = 0
-        self._is_full = False  # the next change of another revision begins another block
         self._tail: deque[TailBlock] = deque()
         self._tail_bytes = 0
         self._sealed: deque[SealedSegment] = deque()
@@ -112,12 +111,10 @@ class HistoryLog:
     def add(self, record: Record) -> None:
         """Append a change; revisions do not go down."""
         newest = self._newest
-        if self._is_full and newest[-1][0] != record[0]:
-            self._close_newest()
+        if (self._newest_bytes >= BLOCK_BYTES or len(newest) >= self.block_changes) and newest[-1][0] != record[0]:
+            self._close_newest()  # all changes of a revision are together until they are packed
         newest.append(record)
         self._newest_bytes += len(record[3]) + len(record[4]) + len(record[5])
-        if len(newest) >= self.block_changes or self._newest_bytes >= BLOCK_BYTES:
-            self._is_full = True
 
     def forget(self, revision: int) -> None:
         """Take back the changes of `revision`, which are the last."""
@@ -125,7 +122,6 @@ class HistoryLog:
         while newest and newest[-1][0] == revision:
             _, _, _, path, before, node, _, _ = newest.pop()
             self._newest_bytes -= len(path) + len(before) + len(node)
-        self._is_full = len(newest) >= self.block_changes or self._newest_bytes >= BLOCK_BYTES
 
     def _close_newest(self) -> None:
         """Pack the newest changes: into one block, but for a revision of very many or large ones."""
@@ -138,7 +134,6 @@ class HistoryLog:
             self._append(key, block.pack(), block)
         self._newest.clear()
         self._newest_bytes = 0
-        self._is_full = False
         self.compact()
 
     def _append(self, key: bytes, data: bytes, block: Block) -> None:

@@ -12,7 +12,7 @@ from znoded.tree import quota
 from znoded.tree.acl import WRITE
 from znoded.tree.paths import check_path
 from znoded.tree.refusal import Refused
-from znoded.tree.znode import STAT_BYTES, data_bytes_of, version_of, with_data
+from znoded.tree.znode import DATA_FIELDS, INT32_MAX, KEPT_WITH_DATA, STAT_BYTES, data_bytes_of, next_version
 
 if TYPE_CHECKING:
     from znoded.tree.sessions import Session
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _QUOTA_ROOT_SLASH = quota.ROOT_SLASH
 _DATA_CHANGED = int(EventType.NODE_DATA_CHANGED)
 _unpack_int = INT.unpack_from
+_unpack_kept = KEPT_WITH_DATA.unpack_from
+_pack_fields = DATA_FIELDS.pack
 
 
 def set_data(tree: Tree, time_ms: int, session: Session, identities: bytes, record: bytes) -> bytes:
@@ -48,10 +50,14 @@ def set_data(tree: Tree, time_ms: int, session: Session, identities: bytes, reco
     if tree.quotas:
         added_bytes = data_end - path_end - 4 - data_bytes_of(before)
         quota.check(tree, path, 0, added_bytes)
-    if version != -1 and version != version_of(before):
+    czxid, ctime, version_before, middle, tail = _unpack_kept(before, len(before) - STAT_BYTES)
+    if version != -1 and version != version_before:
         raise Refused(ErrorCode.BAD_VERSION)
+    # As `with_data` does it, with no call.
     zxid = tree.zxid
-    node = with_data(before, record[path_end:data_end], zxid, time_ms)
+    version = version_before + 1 if 0 <= version_before < INT32_MAX else next_version(version_before)
+    stat = _pack_fields(czxid, zxid, ctime, time_ms, version, middle, data_end - path_end - 4, tail)
+    node = record[path_end:data_end] + stat
     if tree.undo is not None:
         tree.undo.remember(tree, path)
     tree.nodes[path] = tree.dirty.nodes[path] = node
@@ -61,4 +67,4 @@ def set_data(tree: Tree, time_ms: int, session: Session, identities: bytes, reco
         quota.count(tree, path, 0, added_bytes)
     if path.startswith(_QUOTA_ROOT_SLASH):
         quota.node_set(tree, path)
-    return node[-STAT_BYTES:]
+    return stat

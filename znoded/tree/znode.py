@@ -12,14 +12,15 @@ from znoded.jute.stat import STAT
 STAT_BYTES = STAT.size
 NO_OWNER = 0
 
-_INT32_MAX = (1 << 31) - 1
+INT32_MAX = (1 << 31) - 1
 _INT32_MIN = -(1 << 31)
 
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
-# czxid, mzxid, ctime, mtime, version, then cversion to ephemeralOwner, dataLength, then numChildren and pzxid
-_DATA_FIELDS = struct.Struct(">8sq8sqi16si12s")
-_KEPT_WITH_DATA = struct.Struct(">8s8x8s8xi16s4x12s")  # those of them that a setData keeps, and the version
+#: czxid, mzxid, ctime, mtime, version, then cversion to ephemeralOwner, dataLength, then numChildren and pzxid.
+DATA_FIELDS = struct.Struct(">8sq8sqi16si12s")
+#: Those of them that a setData keeps, and the version.
+KEPT_WITH_DATA = struct.Struct(">8s8x8s8xi16s4x12s")
 # cversion, then aversion to dataLength, numChildren, pzxid
 _CHILD_FIELDS = struct.Struct(">i16siq")
 _VERSION_AT, _CHILD_FIELDS_AT, _AVERSION_AT, _OWNER_AT = 36, 32, 28, 24
@@ -93,7 +94,7 @@ def pzxid_of(node: bytes) -> int:
 
 def next_count(count: int) -> int:
     """The next value of a 32-bit counter: behind 2147483647 comes -2147483648."""
-    return count + 1 if count != _INT32_MAX else _INT32_MIN
+    return count + 1 if count != INT32_MAX else _INT32_MIN
 
 
 def next_version(version: int) -> int:
@@ -103,9 +104,9 @@ def next_version(version: int) -> int:
 
 def with_data(node: bytes, data: bytes, zxid: int, time_ms: int) -> bytes:
     """The znode after a setData at `zxid`. `data` is an encoded buffer."""
-    czxid, ctime, version, middle, tail = _KEPT_WITH_DATA.unpack_from(node, len(node) - STAT_BYTES)
-    version = version + 1 if 0 <= version < _INT32_MAX else next_version(version)
-    return data + _DATA_FIELDS.pack(czxid, zxid, ctime, time_ms, version, middle, len(data) - 4, tail)
+    czxid, ctime, version, middle, tail = KEPT_WITH_DATA.unpack_from(node, len(node) - STAT_BYTES)
+    version = version + 1 if 0 <= version < INT32_MAX else next_version(version)
+    return data + DATA_FIELDS.pack(czxid, zxid, ctime, time_ms, version, middle, len(data) - 4, tail)
 
 
 def with_data_unnoticed(node: bytes, data: bytes) -> bytes:

@@ -9,7 +9,7 @@ Watchers are opaque: anything hashable. Paths are `bytes`, and are not checked h
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from znoded.jute.ops import EventType, WatcherType
@@ -43,18 +43,19 @@ _Table = dict[bytes, Any]
 
 
 class Watches(Generic[W]):
-    """The watches of all connections of one member. False while there are none."""
+    """The watches of all connections of one member.
+
+    `watchers` has those who watch anything; it is to be read only, and costs less to ask than a method.
+    """
 
     def __init__(self) -> None:
         self._ways: dict[W, dict[bytes, int]] = {}
+        self.watchers: Mapping[W, object] = self._ways
         self._path_bytes: dict[W, int] = {}
         self._data: _Table = {}
         self._children: _Table = {}
         self._recursive: _Table = {}  # the part of the data table that also matches below its paths
         self._data_count = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._ways)
 
     # ---- setting and removing
 
