@@ -260,7 +260,7 @@ class Client:
     def _answered(self, call: Call) -> None:
         if call.op == Op.SET_WATCHES2:
             require(not call.error, "X7", f"{call}")
-            self._book.set_again(call.zxid)
+            self._book.set_again(call.zxid, self.line.connection.member.tree.history.oldest)
         elif call.is_write:
             self.simulation.write_answered(self, call)
         elif call.op in READS:

@@ -1,4 +1,8 @@
-"""What one client watches, and what it has to be told by when: each event once, and before any later reply."""
+"""What one client watches, and what it has to be told by when: each event once, and before any later reply.
+
+After a reconnect to a member whose history does not reach back, events stand for what lasting watches missed: then it
+has to be told of every znode that it must look at again.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from tests.simulation.calls import Call, WatchKind, set_watches
 from tests.simulation.reference import Reference
 from tests.zab_raft.core.history import require
 from znoded.jute.ops import EventType
+from znoded.tree.paths import parent_of
 
 CREATED, DELETED, CHANGED, CHILDREN = map(int, EventType)
 DATA_EVENTS = (CREATED, DELETED, CHANGED)
@@ -32,6 +37,7 @@ class WatchBook:
         self._name = name
         self._armed: dict[tuple[WatchKind, bytes], int] = {}
         self._received: Counter[tuple[int, int, bytes]] = Counter()
+        self._made_up: set[bytes] = set()
         self._newest_event = 0
         self._checked = 0
         self._rearmed_from: int | None = None
@@ -44,6 +50,7 @@ class WatchBook:
     def connected(self, last_zxid: int) -> Call | None:
         """There is a new connection: the request that sets the watches again."""
         self._received.clear()
+        self._made_up.clear()
         self._newest_event = 0
         self._checked = last_zxid
         self._rearmed_from = None
@@ -82,6 +89,7 @@ class WatchBook:
             assert since is not None
             missed = self._reference.changes_between(path, since, self._reference.last)
             require(bool(missed), "X7", f"{text}, and nothing happened after {since}")
+            self._made_up.add(path)
         for watch in watches:
             if watch[0] not in LASTING:
                 del self._armed[watch]
@@ -93,8 +101,11 @@ class WatchBook:
         self._look(self._checked, zxid)
         self._checked = zxid
 
-    def set_again(self, zxid: int) -> None:
-        """The reply to setting the watches again came: what is still armed missed nothing, and starts anew here."""
+    def set_again(self, zxid: int, oldest: int) -> None:
+        """The reply to setting the watches again came: what is still armed missed nothing, and starts anew here.
+
+        `oldest` is where the history of the member begins that gave it.
+        """
         after = self._rearmed_from or 0
         self._rearmed_from = None
         nodes = self._reference.state(zxid).nodes
@@ -104,12 +115,12 @@ class WatchBook:
                 self._armed[kind, path] = zxid
             elif kind in LASTING:
                 self._armed[kind, path] = after
-        self._look(after, zxid)
+        self._look(after, zxid, has_history=oldest <= after)
         for kind, path in self._armed:
             self._armed[kind, path] = zxid
         self._checked = max(zxid, self._checked)
 
-    def _look(self, after: int, until: int) -> None:
+    def _look(self, after: int, until: int, has_history: bool = True) -> None:
         if not self._armed:
             return
         changes = self._reference.changes
@@ -119,15 +130,19 @@ class WatchBook:
             if zxid > until:
                 break
             seen[change] += 1
-            for watch in self._interested(event_type, path):
-                if self._armed[watch] < zxid and self._received[change] < seen[change]:
-                    kind, _ = watch
-                    require(
-                        False,
-                        "X7",
-                        f"{self._name} has a reply of {until} and its {kind.value} watch was not told of event"
-                        f" {event_type} of {path.decode()} at zxid {zxid}",
-                    )
+            for kind, where in self._interested(event_type, path):
+                if self._armed[kind, where] >= zxid or self._received[change] >= seen[change]:
+                    continue
+                is_told = kind in LASTING and not has_history and self._is_told_of(path, where, until)
+                text = f"{self._name} has a reply of {until} and its {kind.value} watch was not told of event"
+                require(is_told, "X7", f"{text} {event_type} of {path.decode()} at zxid {zxid}")
+
+    def _is_told_of(self, path: bytes, top: bytes, zxid: int) -> bool:
+        """Whether an event stands for changes of a znode: one of it, or if it is gone, of what is left above it."""
+        nodes = self._reference.state(zxid).nodes
+        while path not in nodes and path != top:
+            path = parent_of(path)
+        return path in self._made_up
 
     def _interested(self, event_type: int, path: bytes) -> list[tuple[WatchKind, bytes]]:
         found = []

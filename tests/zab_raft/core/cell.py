@@ -71,7 +71,7 @@ class Member:
         for _ in range(len(self.writes) if count is None else count):
             ready = self.writes.popleft()
             self._write(ready)
-            self._cell.sent(ready.messages_after_sync)
+            self._cell.sent(self.node.after_sync(ready))
             self.node.stored(ready)
 
     def apply(self) -> None:

@@ -111,6 +111,12 @@ MUTANTS = [
         "self._ask_for_votes(self.messages, self.term, transfer)",
     ),
     Mutant(
+        "vote-request-leaves-when-its-sender-stands-no-more",
+        "node.py",
+        "if not isinstance(message, VoteRequest) or (raft.role, raft.term) == (Role.CANDIDATE, message.term)",
+        "if True",
+    ),
+    Mutant(
         "own-vote-counts-before-the-sync",
         "raft.py",
         "        self._ask_for_votes(self.messages_after_sync, self.term, transfer)\n",

@@ -216,7 +216,7 @@ class Simulation:
         member.syncing = 0
         for ready in done:
             self._write(member, ready)
-            for message in ready.messages_after_sync:
+            for message in member.alive.after_sync(ready):
                 self._send(member, message)
         member.to_report += done
         if self.trouble.report_delay:

@@ -18,6 +18,7 @@ from znoded.zab_raft.core.messages import (
     HeartbeatResponse,
     Snapshot,
     VoteRequest,
+    VoteResponse,
 )
 from znoded.zab_raft.core.node import Node, Ready, Role
 from znoded.zab_raft.core.stored import StoredLog
@@ -90,6 +91,20 @@ def test_an_answer_waits_for_the_writes_under_way() -> None:
     node.stored(second)
     node.step(append(1, 3, (0, 0), command(1, 3)))
     assert take(node).messages == [AppendResponse(2, 1, 3, 1)]
+
+
+def test_d1_whom_another_leads_by_now_asks_for_no_votes() -> None:
+    """The write that takes the entries which its request promises can be durable when the request may leave."""
+    node = new_node((command(1, 2), command(2, 2)), HardState(2, NOBODY, 1))
+    node.campaign()
+    node.step(VoteResponse(1, 2, 3, True, True, 1, 2))
+    standing = take(node)
+    asked = [message.to for message in standing.messages_after_sync]
+    assert (node.role, node.term, asked) == (Role.CANDIDATE, 3, [1, 3])
+    assert node.after_sync(standing) == standing.messages_after_sync
+    node.step(append(1, 3, (1, 2), command(2, 3)))
+    take(node)
+    assert node.after_sync(standing) == []
 
 
 def test_d7_b23_a_late_report_does_not_count_for_what_looks_the_same() -> None:

@@ -276,7 +276,7 @@ class CellDriver:
         self._turn()
 
     def _stored(self, ready: Ready) -> None:
-        for message in ready.messages_after_sync:
+        for message in self._running.after_sync(ready):
             self._send(message)
         self._running.stored(ready)
 

@@ -7,7 +7,7 @@ The driver's part:
 3. If `must_store`: write snapshot, hard state and entries of the Ready as one atomic record, in the order of the
    Readies; any number of writes may be under way. The entries replace everything stored from the first of them on. A
    snapshot is the machine's state from when it is stored. Once all of this is durable, and not before: send
-   `messages_after_sync`, and call `stored(ready)`.
+   what is left of `messages_after_sync`, which is `after_sync(ready)`, and call `stored(ready)`.
 4. Apply `committed` in order and call `applied(index)`.
 5. Serve `reads` from the applied state as it is now; tell those of `failed_reads` to try again.
 
@@ -26,7 +26,7 @@ from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.errors import CoreFailure, InvariantBroken, Reason, Refused
 from znoded.zab_raft.core.inflights import Inflights
 from znoded.zab_raft.core.leadership import UNCOUNTED, Leadership
-from znoded.zab_raft.core.messages import Entry, EntryKind, HardState, Message, Snapshot, size_bytes
+from znoded.zab_raft.core.messages import Entry, EntryKind, HardState, Message, Snapshot, VoteRequest, size_bytes
 from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.core.progress import Progress
 from znoded.zab_raft.core.raft import Raft, Role
@@ -272,6 +272,19 @@ class Node:
             messages,
             after_sync,
         )
+
+    def after_sync(self, ready: Ready) -> list[Message]:
+        """What may be sent now that the Ready is durable.
+
+        Who stands no more asks nobody: a later write may be durable too, and have taken entries that the request
+        promises.
+        """
+        raft = self.raft
+        return [
+            message
+            for message in ready.messages_after_sync
+            if not isinstance(message, VoteRequest) or (raft.role, raft.term) == (Role.CANDIDATE, message.term)
+        ]
 
     @_unless_failed
     def stored(self, ready: Ready) -> None:
