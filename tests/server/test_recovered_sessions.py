@@ -131,3 +131,22 @@ def test_a_client_that_was_not_served_in_time_is_heard_before_its_session_ends()
         house.clock.advance(HEARING_S)
         house.replica.commit()
     assert client.session_id in house.member.tree.sessions
+
+
+def test_a_session_does_not_end_while_a_pause_is_not_over_for_its_client() -> None:
+    """The process was stopped between the tick and the decision, and what clients sent is served after that."""
+    house = House()
+    client = house.client(timeout_ms=4_000)
+    now_ms = house.member.monotonic_ms() + 7_000
+    housekeeping = house.member._housekeeping
+    with mock.patch.object(house.member, "monotonic_ms", return_value=now_ms) as clock:
+        housekeeping._last_tick_ms = now_ms
+        housekeeping._end_silent_sessions()
+        clock.return_value += 5 * house.member.config.tick_ms
+        house.clock.advance(HEARING_S)
+        house.replica.commit()
+        assert client.session_id in house.member.tree.sessions
+        housekeeping._end_silent_sessions()  # it grants the full timeout again
+        clock.return_value += 4_000 + house.member.config.tick_ms
+        pass_time(house, 0)
+        assert client.session_id not in house.member.tree.sessions

@@ -80,8 +80,9 @@ class Housekeeping:
 
     def _end_those_silent_at(self, now_ms: int) -> None:
         member = self._member
-        if not member.ends_sessions:
-            return
+        late_ms = member.monotonic_ms() - now_ms - HEARING_S * 1000
+        if not member.ends_sessions or late_ms > member.config.tick_ms:
+            return  # in the latter case it was paused meanwhile, and has not heard them yet: the next tick looks again
         time_ms = int(time.time() * 1000)
         term = member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
