@@ -44,6 +44,7 @@ sim: $(VENV)/installed-test ## simulated cells under trouble, cores and whole me
 	$(BIN)/python -m tests.simulation --seeds $$(date +%s) $(SEEDS)
 
 fencing: $(VENV)/installed-test ## tokens and plain locks under pauses, kills and cuts: SEEDS=1000 simulated, ROUNDS=100 real
+	$(BIN)/python -m tests.simulation.locks $$(date +%s) $(SEEDS)
 	$(BIN)/python -m tests.fencing --seeds $$(date +%s) $(SEEDS) --rounds $(ROUNDS)
 
 mutants: $(VENV)/installed-test ## take out each guard of the Raft core: the tests have to notice

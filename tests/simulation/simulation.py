@@ -56,12 +56,15 @@ class Sent:
 class Simulation:
     """One run. Equal seeds give equal runs, byte for byte."""
 
+    module = "tests.simulation"
+    """What shows a run again."""
+
     def __init__(self, seed: int, directory: Path, show: bool = False) -> None:
         self.seed = seed
         self.directory = directory
         self.world = World(seed, show)
         self.chance = self.world.chance
-        self.trouble = Trouble.drawn(self.chance)
+        self.trouble = self._drawn_trouble()
         self.reached: Counter[str] = Counter()
         """How often the run came to what it is meant to try."""
         self.last_words = ""
@@ -108,7 +111,7 @@ class Simulation:
             lines = "\n".join(self.world.trace)
             raise Violation(
                 f"{lines}\n{type(error).__name__} {error}\nseed {self.seed}, to see all of it:"
-                f" python -m tests.simulation {self.seed}"
+                f" python -m {self.module} {self.seed}"
             ) from error
         finally:
             with simulated(self):
@@ -143,6 +146,9 @@ class Simulation:
         """The next place in the order of all that clients see."""
         self._place += 1
         return self._place
+
+    def _drawn_trouble(self) -> Trouble:
+        return Trouble.drawn(self.chance)
 
     # ---- machines
 

@@ -188,6 +188,8 @@ class Watcher:
 class StreamSimulation(Simulation):
     """The same with watchers."""
 
+    module = "tests.simulation.streams"
+
     def __init__(self, seed: int, directory: Path, show: bool = False) -> None:
         super().__init__(seed, directory, show)
         self.watchers = [Watcher(self, number) for number in range(WATCHERS)]
