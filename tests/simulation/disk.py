@@ -7,6 +7,7 @@ written, now and then.
 from __future__ import annotations
 
 import errno
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +22,10 @@ from znoded.zab_raft.log import Batch, Log
 
 
 class TornRecord(Exception):
-    """The machine stopped within a write."""
+    """The machine stopped within a write. `is_whole`: what was missing is what was there before, as zeros may be."""
+
+    def __init__(self, is_whole: bool) -> None:
+        self.is_whole = is_whole
 
 
 class QuickFiles(Files):
@@ -36,8 +40,9 @@ class QuickFiles(Files):
 
     def write_synced(self, descriptor: int, offset: int, pieces: Sequence[bytes]) -> None:
         if self.torn_bytes is not None:
-            self.write(descriptor, offset, [b"".join(pieces)[: self.torn_bytes]])
-            raise TornRecord
+            record = b"".join(pieces)
+            self.write(descriptor, offset, [record[: self.torn_bytes]])
+            raise TornRecord(os.pread(descriptor, len(record), offset) == record)
         self.write(descriptor, offset, pieces)
 
 
@@ -104,8 +109,9 @@ class WorldLogThread:
             self._disk.files.torn_bytes = int((len(batch.payload) + 16) * torn_share)
             try:
                 self.log.append(batch)
-            except TornRecord:
-                pass
+            except TornRecord as torn:
+                if torn.is_whole:
+                    self._on_durable(batch)
             self._disk.files.torn_bytes = None
         self._close()
 
