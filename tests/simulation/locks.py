@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum, auto
@@ -67,6 +67,8 @@ class Worker(Client):
         super().__init__(simulation, number, is_serializable=False, is_admin=False)
         self.phase = Phase.OUTSIDE
         self.paused_until_s = 0.0
+        self._put_off: deque[Callable[[], None]] = deque()
+        """What came for it while it was paused, in order."""
         self._locks = simulation
         self._granted_s = 0.0
         """The session timeout that the member gave."""
@@ -84,10 +86,22 @@ class Worker(Client):
     # ---- its process, which may be paused
 
     def _when_awake(self, act: Callable[[], None]) -> None:
-        if self.is_paused:
-            self.world.at(self.paused_until_s - self.world.now_s, "a paused worker", partial(self._when_awake, act))
-        else:
+        if not self.is_paused and not self._put_off:
             act()
+            return
+        self._put_off.append(act)
+        if len(self._put_off) == 1:
+            self._wake_later()
+
+    def _wake_later(self) -> None:
+        self.world.at(max(0.0, self.paused_until_s - self.world.now_s), f"worker {self.number} wakes", self._wake)
+
+    def _wake(self) -> None:
+        while self._put_off and not self.is_paused:
+            self._put_off[0]()
+            self._put_off.popleft()
+        if self._put_off:
+            self._wake_later()
 
     def _connect(self) -> None:
         self._when_awake(super()._connect)
