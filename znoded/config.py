@@ -133,6 +133,7 @@ class Limits:
     acl_entries: int = _key(values.integer(1, INT32_MAX, "entries"), 1_000)
     api_connections: int = _key(values.integer(1, INT32_MAX, "connections"), 12_000)
     api_connections_per_address: int = _key(values.integer(1, INT32_MAX, "connections", zero="no limit"), 250)
+    api_unread_bytes: int = _key(values.integer(MIB, 1024 * 1024 * MIB, "bytes"), 256 * MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection as TcpConnection
 from zope.interface import implementer
 
+#: How much a transport that queues gets at a time from `send_part`.
+PART_BYTES = 64 * 1024
+
 
 class Sender:
     """Writes to one transport. `blocked` is true while the peer has not taken what was written before."""
@@ -28,6 +31,13 @@ class Sender:
 
     def send(self, data: bytes) -> None:
         """Write `data`, which must not be empty. Never raises: a broken connection is reported by the transport."""
+        raise NotImplementedError
+
+    def send_part(self, data: bytes, start: int) -> int:
+        """Write as much of `data` from `start` on as there is room for: how much that was. It may be blocked then.
+
+        So what many are sent is kept once, by who sends it, and not once for each who is slow.
+        """
         raise NotImplementedError
 
     def follow(self) -> None:
@@ -62,6 +72,23 @@ class PlainSender(Sender):
             return
         if sent < len(data):
             self._queue(data[sent:])
+
+    def send_part(self, data: bytes, start: int) -> int:
+        if self.blocked:
+            return 0
+        sent = 0
+        try:
+            sent = self._socket_send(memoryview(data)[start:])
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._transport.abortConnection()
+            self.blocked = True
+            return 0
+        if start + sent < len(data):
+            self._queue(b"")
+            self._transport.startWriting()
+        return sent
 
     def follow(self) -> None:
         if not self.blocked:
@@ -103,6 +130,13 @@ class QueuedSender(Sender):
 
     def send(self, data: bytes) -> None:
         self._transport.write(data)
+
+    def send_part(self, data: bytes, start: int) -> int:
+        if self.blocked:
+            return 0
+        part = data[start : start + PART_BYTES]
+        self._transport.write(part)
+        return len(part)
 
     def pauseProducing(self) -> None:
         self.blocked = True

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.admin.api.house import ApiHouse, HttpClient, b64
-from znoded.admin.api import connections
+from znoded.admin.api import connections, sink
 
 
 def answers(client: HttpClient) -> str:
@@ -136,5 +136,5 @@ def test_a_stream_that_does_not_take_its_end_is_cut_off(house: ApiHouse) -> None
     house.settle()
     house.site.feed.stop()
     assert not client.transport.aborted
-    house.clock.advance(connections.LINGER_S)
+    house.clock.advance(sink.LINGER_S)
     assert client.transport.aborted

@@ -1,4 +1,4 @@
-"""The HTTP side of a connection: how many there may be, how long and how large a request, and a stream's way out."""
+"""The HTTP side of a connection: how many there may be, how long and how large a request, how much unread."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 
 from znoded.admin.api import errors
-from znoded.server.sender import sender_for
 
 if TYPE_CHECKING:
     from znoded.admin.api.site import ApiSite
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 _DONE = Failure(ConnectionDone())
 #: From the first byte of a connection, or the end of its last request, to the whole of the next one.
 REQUEST_TIMEOUT_S = 60.0
-#: A stream that is ended gets so long to read what it is still owed.
-LINGER_S = 5.0
 #: The bodies of all requests that are being received, at most.
 BODIES_BYTES = 256 * 1024 * 1024
 
@@ -36,6 +32,8 @@ class ApiChannel(HTTPChannel):
     _may_serve = False
     #: Serves the request whose turn is to come.
     _next: Callable[[], None] | None = None
+    #: Of its answers that it has not read yet; some of it may have left.
+    _unread_bytes = 0
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
@@ -81,13 +79,34 @@ class ApiChannel(HTTPChannel):
             self.setTimeout(None)  # type: ignore[no-untyped-call]
             serve()
 
+    def written(self, size_bytes: int) -> None:
+        """So much of an answer was written; who does not read it owes it. What is small enough, the transport takes."""
+        if self._waitingForTransport:
+            self._unread_bytes += size_bytes
+            self.site.unread.add(size_bytes)
+            self.site.unread.owe(self)
+
+    def _was_read(self) -> None:
+        self.site.unread.add(-self._unread_bytes)
+        self._unread_bytes = 0
+        self.site.unread.paid(self)
+
+    def cut(self) -> int:
+        """Break off in the midst of an answer: see `Debtor`."""
+        self._was_read()
+        transport: Any = self.transport
+        transport.abortConnection()
+        return 1
+
     def resumeProducing(self) -> None:
+        self._was_read()
         super().resumeProducing()  # type: ignore[no-untyped-call]
         if self._next is not None:
             self.callLater(0, self._serve_next)
 
     def connectionLost(self, reason: Failure = _DONE) -> None:
         self._next = None
+        self._was_read()
         if self._is_counted:
             self.site.leave(self.host)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
@@ -137,6 +156,11 @@ class ApiRequest(Request):
         super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
         self.content = BytesIO()  # it was read, and the answer may take its time
 
+    def write(self, data: bytes) -> None:
+        super().write(data)  # type: ignore[no-untyped-call]
+        if data and not self.is_gone:
+            self.channel.written(len(data))
+
     def connectionLost(self, reason: Any) -> None:
         self.is_gone = True
         self._count_out()
@@ -149,31 +173,3 @@ class ApiRequest(Request):
     def _refuse(self, error: errors.ApiError) -> None:
         self._is_refused = True
         self.channel.reply_and_close(error)
-
-
-class StreamSink:
-    """The way out of a stream: past twisted.web, straight to the socket, when the head of the answer is sent."""
-
-    def __init__(self, request: Any, resumed: Any) -> None:
-        request.write(b"")
-        self._reactor = request.channel.site.reactor
-        self._transport = request.channel.transport
-        self._transport.unregisterProducer()
-        self._sender = sender_for(self._transport, resumed)
-        self._sender.follow()
-        self._gone: Deferred[None] = request.notifyFinish().addErrback(lambda _lost: None)
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the client has not read what was sent before."""
-        return self._sender.blocked
-
-    def send(self, data: bytes) -> None:
-        """Write, at once if that is possible."""
-        self._sender.send(data)
-
-    def finish(self) -> None:
-        """Close when all is read, or after a while."""
-        aborting = self._reactor.callLater(LINGER_S, self._transport.abortConnection)
-        self._gone.addBoth(lambda _gone: aborting.active() and aborting.cancel())
-        self._sender.finish()

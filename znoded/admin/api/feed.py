@@ -4,8 +4,9 @@ Streams that watch the same are a group. A change is looked up by its path and t
 form in which somebody wants it, and the bytes are shared by the streams of a group: each has only a place in the
 group's queue. They are written to in turns, so that ten thousand of them do not stand before everybody else.
 
-A stream that asks for the past, or whose member took over another's state, first catches up from the history by itself,
-up to where the feed is, and then joins its group: no change is told twice and none is left out.
+However much is applied at a time, a client that reads is not cut: before the queue of a group is full, all its streams
+have a turn. A stream that asks for the past, or whose member took over another's state, first catches up from the
+history, up to where the feed is, and then joins its group: no change is told twice and none is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from twisted.logger import Logger
 from znoded.admin.api import errors
 from znoded.admin.api.backend import RETRY_S, Backend
 from znoded.admin.api.groups import Group
-from znoded.admin.api.lines import EncodedChange
+from znoded.admin.api.lines import EncodedChange, EncodedRevision
+from znoded.admin.api.past import Past
+from znoded.admin.api.unread import Unread
 from znoded.tree.history import Change, Compacted
 from znoded.tree.history_segment import Unreadable
 
@@ -44,8 +47,10 @@ PROGRESS_TICKS = 10
 class Feed:
     """Drives the streams of one member."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, unread: Unread) -> None:
         self.backend = backend
+        self.unread = unread
+        self.past = Past(backend.history, unread)
         #: Up to this revision, all changes are in the queues of the groups.
         self.position = 0
         self._groups: dict[object, Group] = {}
@@ -54,6 +59,8 @@ class Feed:
         self.unwritten: dict[Group, None] = {}
         self._ready: deque[Stream] = deque()
         self._is_running = False
+        #: Whether the streams have their turn before more is put into the queues.
+        self._is_held_up = False
         self._is_advancing_later = False
         self._ticks = 0
         self._timer = LoopingCall(self._tick)
@@ -128,6 +135,9 @@ class Feed:
             self._run_later()
         else:
             self.unwritten = {group: None for group in self.unwritten if not group.forget_written()}
+            if self._is_held_up:
+                self._is_held_up = False
+                self.advance()
 
     # ---- changes
 
@@ -135,6 +145,8 @@ class Feed:
         """Put what was applied into the queues; the rest in the next turn, if it is much."""
         if not self._groups:
             self.position = self.backend.revision
+            return
+        if self._is_held_up:
             return
         end_s = time.monotonic() + TURN_S
         touched: dict[Group, None] = {}
@@ -152,11 +164,11 @@ class Feed:
                 wait_s = RETRY_S
                 break
             self.position = self._queue(changes, touched, end_s) if changes else self.backend.revision
-            if time.monotonic() > end_s:
+            if self._is_held_up or time.monotonic() > end_s:
                 break
         for group in touched:
             group.changed(self.position)
-        if self.position < self.backend.revision and not self._is_advancing_later:
+        if self.position < self.backend.revision and not (self._is_held_up or self._is_advancing_later):
             self._is_advancing_later = True
             self.backend.reactor.callLater(wait_s, self._go_on)
 
@@ -168,15 +180,16 @@ class Feed:
         """Queue changes, as long as there is time: the last revision that was."""
         revision = 0
         for revision, of_revision in groupby(changes, attrgetter("revision")):
+            encoded = EncodedRevision(revision, of_revision)
             hits: dict[Group, list[EncodedChange]] = {}
-            for change in of_revision:
-                encoded = EncodedChange(change)
+            for change in encoded.changes:
                 for group in self._watching(change.path):
-                    hits.setdefault(group, []).append(encoded)
+                    hits.setdefault(group, []).append(change)
             for group, encoded_changes in hits.items():
-                group.queue(revision, encoded_changes)
+                group.queue(encoded, encoded_changes)
                 touched[group] = None
-            if time.monotonic() > end_s:
+            self._is_held_up = bool(self._ready) and any(group.is_half_full for group in hits)
+            if self._is_held_up or time.monotonic() > end_s:
                 break
         return revision
 
@@ -198,6 +211,7 @@ class Feed:
             self._end_all(errors.not_leader())
             return
         self.advance()
+        self.past.forget_unused()
         self._ticks += 1
         for group in list(self._groups.values()):
             if self._ticks % PROGRESS_TICKS == 0:

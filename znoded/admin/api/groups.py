@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from znoded.admin.api import errors
-from znoded.admin.api.lines import EncodedChange, Form, events_line, line
+from znoded.admin.api.lines import EncodedChange, EncodedRevision, Form, line
 from znoded.admin.api.locks import Locks
 from znoded.tree.acl import Identities
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from znoded.admin.api.feed import Feed
     from znoded.admin.api.streams import Stream
 
-#: What is written to a stream at a time: so much may stand in its connection, beside the queue that all share.
+#: What is written to a stream at a time, but for a longer line, which is sent alone: so it is not copied.
 SLICE_BYTES = 128 * 1024
 #: A stream that reads nothing for so many ticks of the feed is cut; there is something to read every ten of them.
 STALLED_TICKS = 60
@@ -28,6 +28,7 @@ class Group:
     def __init__(self, feed: Feed, path: bytes, is_prefix: bool, form: Form, identities: Identities) -> None:
         self.path = path
         self.is_prefix = is_prefix
+        self._below = path.rstrip(b"/") + b"/"
         self.form = form
         self.identities = identities
         self.streams: dict[Stream, None] = {}
@@ -38,6 +39,20 @@ class Group:
         self._lines_bytes = 0
         self._first = 0  # the number of the first line in the queue
         self._joined = _NOTHING
+
+    @property
+    def watched(self) -> tuple[bytes, bool, Form]:
+        """What its streams watch, and how they want it told: without who they are."""
+        return self.path, self.is_prefix, self.form
+
+    def watches(self, path: bytes) -> bool:
+        """Whether a change of this path is one of those that are watched."""
+        return path == self.path or (self.is_prefix and path.startswith(self._below))
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether streams that have not had their turn should have it before more is queued."""
+        return self._lines_bytes > self._limit_bytes // 2
 
     @property
     def end(self) -> int:
@@ -56,17 +71,18 @@ class Group:
             lines: list[bytes] = []
             size_bytes = revision = 0
             for reached, encoded in islice(self._lines, number - self._first, None):
+                size_bytes += len(encoded)
+                if lines and size_bytes > SLICE_BYTES:
+                    break
                 lines.append(encoded)
                 revision = reached
-                size_bytes += len(encoded)
-                if size_bytes >= SLICE_BYTES:
-                    break
             joined, following = b"".join(lines), number + len(lines)
             self._joined = (number, following, self.end, revision, joined)
         return joined, following, revision
 
     def append(self, revision: int, encoded: bytes) -> None:
         """Queue a line, with which all is told up to this revision, and have it written to all."""
+        self._feed.unread.hold(encoded)
         self._lines.append((revision, encoded))
         self._lines_bytes += len(encoded)
         while self._lines_bytes > self._limit_bytes and len(self._lines) > 1:
@@ -78,7 +94,9 @@ class Group:
                 write_later(stream)
 
     def _drop_first(self) -> None:
-        self._lines_bytes -= len(self._lines.popleft()[1])
+        _, encoded = self._lines.popleft()
+        self._feed.unread.release(encoded)
+        self._lines_bytes -= len(encoded)
         self._first += 1
 
     def forget_written(self) -> bool:
@@ -86,9 +104,13 @@ class Group:
         least = min((stream.next_line for stream in self.streams if stream.is_live), default=self.end)
         while self._lines and self._first < least:
             self._drop_first()
-        if not self._lines:
-            self._joined = _NOTHING
+        self._joined = _NOTHING
         return not self._lines
+
+    def waiting(self, number: int) -> list[Stream]:
+        """The streams whose clients do not read, and that keep the lines from this one on, or earlier ones, waiting."""
+        blocked = [stream for stream in self.streams if stream.is_live and stream.is_blocked]
+        return [stream for stream in blocked if stream.next_line <= number]
 
     def cut_slow(self) -> None:
         """End the streams whose next line is gone, and those that have not read anything for long. Once a tick."""
@@ -108,8 +130,8 @@ class Group:
 
     # ---- what is different between them
 
-    def queue(self, revision: int, changes: list[EncodedChange]) -> None:
-        """Changes of one revision, on paths that the group watches."""
+    def queue(self, revision: EncodedRevision, changes: list[EncodedChange]) -> None:
+        """Those of the changes of one revision that are on paths that the group watches."""
         raise NotImplementedError
 
     def changed(self, position: int) -> None:
@@ -123,11 +145,11 @@ class Group:
 class ChangeGroup(Group):
     """Watches a key, or a key and all below it."""
 
-    def queue(self, revision: int, changes: list[EncodedChange]) -> None:
+    def queue(self, revision: EncodedRevision, changes: list[EncodedChange]) -> None:
         """Those that may be read become a line."""
-        events = [change.json for change in changes if change.may_be_told(self.identities)]
-        if events:
-            self.append(revision, events_line(self.form, revision, events))
+        encoded = revision.line(self.form, changes, self.identities)
+        if encoded is not None:
+            self.append(revision.revision, encoded)
 
     def catch_up(self) -> None:
         """Each stream looks for itself what it missed; or hears that it is not known any more."""
@@ -144,7 +166,7 @@ class LeaderGroup(Group):
         self._told: object = None
         self.current = self._look(feed.position)
 
-    def queue(self, revision: int, changes: list[EncodedChange]) -> None:
+    def queue(self, revision: EncodedRevision, changes: list[EncodedChange]) -> None:
         """What has changed is seen when all is applied."""
 
     def changed(self, position: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import Enum
 from functools import cached_property
 
@@ -32,6 +33,8 @@ class EncodedChange:
 
     def __init__(self, change: Change) -> None:
         self.path = change.path
+        #: Whether all may read it.
+        self.is_open = change.acl is None
         self._change = change
         self._verdicts: dict[Identities, bool] = {}
 
@@ -62,10 +65,25 @@ class EncodedChange:
         return json.dumps(event, separators=(",", ":")).encode()
 
 
-def events_line(form: Form, revision: int, events: list[bytes]) -> bytes:
-    """All changes of one revision."""
-    content = b'{"type":"events","revision":%d,"events":[%s]}' % (revision, b",".join(events))
-    return _line(form, "events", content, revision)
+class EncodedRevision:
+    """The changes of one revision, and its lines: each is made once for all who are told the same of it."""
+
+    def __init__(self, revision: int, changes: Iterable[Change]) -> None:
+        self.revision = revision
+        self.changes = tuple(map(EncodedChange, changes))
+        self._lines: dict[tuple[Form, tuple[EncodedChange, ...]], bytes] = {}
+
+    def line(self, form: Form, changes: Iterable[EncodedChange], identities: Identities) -> bytes | None:
+        """What of these changes who has these identities may be told; None if that is nothing."""
+        told = tuple(change for change in changes if change.may_be_told(identities))
+        if not told:
+            return None
+        key = (form, told)
+        if key not in self._lines:
+            events = b",".join(change.json for change in told)
+            content = b'{"type":"events","revision":%d,"events":[%s]}' % (self.revision, events)
+            self._lines[key] = _line(form, "events", content, self.revision)
+        return self._lines[key]
 
 
 def line(form: Form, kind: str, fields: Fields) -> bytes:

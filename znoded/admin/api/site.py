@@ -16,7 +16,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend
-from znoded.admin.api.connections import REQUEST_TIMEOUT_S, ApiChannel, ApiRequest, StreamSink
+from znoded.admin.api.connections import REQUEST_TIMEOUT_S, ApiChannel, ApiRequest
 from znoded.admin.api.feed import Feed
 from znoded.admin.api.identity import identities_of
 from znoded.admin.api.items import Fields
@@ -25,7 +25,9 @@ from znoded.admin.api.lock_operations import LockOperations
 from znoded.admin.api.locks import Locks
 from znoded.admin.api.operations import Operations
 from znoded.admin.api.schema import DOCUMENT, DOCUMENT_BYTES, Schema, check
+from znoded.admin.api.sink import StreamSink
 from znoded.admin.api.streams import LeaderStream, Stream, WatchStream
+from znoded.admin.api.unread import Unread
 from znoded.server.member import Member
 from znoded.tree.acl import Identities
 
@@ -49,7 +51,8 @@ class ApiSite(Site):
 
     def __init__(self, member: Member, reactor: Any) -> None:
         self.backend = Backend(member, reactor)
-        self.feed = Feed(self.backend)
+        self.unread = Unread(reactor, member.limits.api_unread_bytes)
+        self.feed = Feed(self.backend, self.unread)
         self._member = member
         self.value_limit_bytes = self.backend.value_limit_bytes
         self.body_limit_bytes = BODY_FACTOR * member.limits.frame_bytes
@@ -199,7 +202,7 @@ class Api(Resource):
         request.setHeader(b"cache-control", b"no-store")
         request.setHeader(b"connection", b"close")
         request.notifyFinish().addBoth(lambda _gone: stream.end())
-        stream.open(StreamSink(request, stream.resumed))
+        stream.open(StreamSink(request, stream, self._feed.unread))
 
 
 def _asked(request: Any, described: Schema) -> Fields:

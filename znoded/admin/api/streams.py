@@ -8,15 +8,9 @@ from znoded.admin.api import errors
 from znoded.admin.api.backend import RETRY_S
 from znoded.admin.api.feed import Feed
 from znoded.admin.api.groups import ChangeGroup, Group, LeaderGroup
-from znoded.admin.api.history_errors import named_errors
-from znoded.admin.api.lines import LAST_CHUNK, EncodedChange, Form, events_line, line
+from znoded.admin.api.lines import LAST_CHUNK, Form, line
 from znoded.admin.api.locks import Locks
 from znoded.tree.acl import Identities
-from znoded.tree.history import Change
-
-#: Changes looked at in one turn of catching up, and the bytes after which it is over earlier.
-CHANGES = 500
-CATCH_UP_BYTES = 1024 * 1024
 
 
 class Sink(Protocol):
@@ -31,6 +25,9 @@ class Sink(Protocol):
 
     def finish(self) -> None:
         """Close when all that was sent is read, or after a while."""
+
+    def abort(self) -> None:
+        """Close, whatever was not read."""
 
 
 class Stream:
@@ -96,6 +93,18 @@ class Stream:
             self._sink.send(line(self._form, "error", {"error": error.body}) + LAST_CHUNK)
             self._sink.finish()
 
+    def cut(self) -> int:
+        """Break off, in the midst of a line, and with it those that keep the same lines waiting: how many those are."""
+        cut = {self: None}
+        if self._group is not None and self.is_live and not self._has_ended:
+            cut |= dict.fromkeys(self._group.waiting(self.next_line))
+        for stream in cut:
+            stream.end()
+            stream._sink.abort()
+        if self._group is not None:
+            self._group.forget_written()
+        return len(cut)
+
     def fall_behind(self) -> None:
         """What comes next is not in the group's queue: look for it in the history."""
         raise NotImplementedError
@@ -128,12 +137,12 @@ class WatchStream(Stream):
         feed = self._feed
         if self.position < feed.position:
             try:
-                with named_errors():
-                    changes = feed.backend.history.changes(self.position, feed.position, CHANGES)
+                data, self.position = feed.past.portion(group, self.position, feed.position)
             except errors.ApiError as error:
                 self.end(error)
                 return
-            self._send_changes(group, changes)
+            if data:
+                self._sink.send(data)
             feed.write_later(self)
             return
         if self.position > feed.position:  # which is on its way there
@@ -142,37 +151,6 @@ class WatchStream(Stream):
         self.is_live = True
         self.next_line = group.end
         self._sink.send(line(self._form, "progress", {"revision": feed.position}))
-
-    def _send_changes(self, group: Group, changes: list[Change]) -> None:
-        below = group.path.rstrip(b"/") + b"/"
-        lines: list[bytes] = []
-        lines_bytes = 0
-        revision = 0  # of the line that is being made
-        events: list[bytes] = []
-        reached = self._feed.position
-        for change in changes:
-            if change.revision != revision:
-                if events:
-                    lines.append(events_line(self._form, revision, events))
-                    lines_bytes += len(lines[-1])
-                if lines_bytes > CATCH_UP_BYTES:
-                    reached = revision
-                    events = []
-                    break
-                revision, events = change.revision, []
-            path = change.path
-            if path == group.path or (group.is_prefix and path.startswith(below)):
-                encoded = EncodedChange(change)
-                if encoded.may_be_told(group.identities):
-                    events.append(encoded.json)
-        else:
-            if changes:
-                reached = revision
-        if events:
-            lines.append(events_line(self._form, revision, events))
-        self.position = reached
-        if lines:
-            self._sink.send(b"".join(lines))
 
 
 class LeaderStream(Stream):
