@@ -17,7 +17,11 @@ def range_at(
     """Path and znode of `prefix` and its descendants at `revision`, at most `limit`. Raises as `range_slice`."""
     found: list[tuple[bytes, bytes]] = []
     resume_after: bytes | None = start_after
+    children: dict[bytes, list[bytes]] = {}
     while resume_after is not None and len(found) < limit:
-        nodes, resume_after = history.range_slice(prefix, revision, resume_after, limit - len(found))
-        found += [(path, node) for path, node, _ in nodes]
+        part = history.range_slice(prefix, revision, resume_after, limit - len(found), children)
+        resume_after = part.resume_after
+        found += [(path, node) for path, node, _ in part.nodes]
+        if part.unsorted is not None:
+            children[part.unsorted] = sorted(history._tree.children[part.unsorted])
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from tests.tree.world import EPHEMERAL, Client, World, create, delete, set_data,
 from znoded.jute.fields import Record
 from znoded.jute.ops import EventType, Op, Perm
 from znoded.tree.acl import Acls
-from znoded.tree.history import Change
+from znoded.tree.history import WIDE, Change
 from znoded.tree.history_block import ChangeKind
 from znoded.tree.history_segment import decode_segment, first_revision
 from znoded.tree.options import TreeOptions
@@ -178,8 +179,12 @@ class HistoryAgainstCopies(RuleBasedStateMachine):
                 assert (past and past.node) == nodes.get(path), (path, revision)
                 assert past is None or past.acl == acls.get(path), (path, revision)
 
-    @rule(prefix=paths, limit=st.integers(1, 5), data=st.data())
-    def ranges_are_as_they_were(self, prefix: bytes, limit: int, data: st.DataObject) -> None:
+    @rule(prefix=paths, limit=st.integers(1, 5), wide=st.sampled_from([0, 1, WIDE]), data=st.data())
+    def ranges_are_as_they_were(self, prefix: bytes, limit: int, wide: int, data: st.DataObject) -> None:
+        with patch("znoded.tree.history.WIDE", wide):
+            self.check_range(prefix, limit, data)
+
+    def check_range(self, prefix: bytes, limit: int, data: st.DataObject) -> None:
         history = self.house.tree.history
         kept = [revision for revision in self.copies if revision >= history.oldest]
         revision = data.draw(st.sampled_from(kept))

@@ -7,8 +7,9 @@ and what it is now if there was none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from heapq import heapify, heappop, heappush, merge
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush, heapreplace, merge
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +32,10 @@ CHANGES_BYTES = 8 * 1024 * 1024
 #: How far back persistent watches catch up: everybody waits for it.
 CATCH_UP_BYTES = 64 * 1024 * 1024
 _BEHIND_SLASH = b"0"
+#: Above so many children, a range needs them sorted: sorting them takes longer than a slice may.
+WIDE = 2_000
+#: So many children that are sorted take as long as one path.
+SORTED_PER_WORK = 10
 #: Marks a candidate of a range that is there now.
 LIVE = b"live"
 
@@ -76,10 +81,22 @@ class PastNode(NamedTuple):
 
 
 class RangeSlice(NamedTuple):
-    """A part of a range, and the path to go on after; None at its end."""
+    """A part of a range, and the path to go on after; None at its end.
+
+    `unsorted` is a znode whose children are to be sorted before it goes on, see `History.range_slice`.
+    """
 
     nodes: list[PastNode]
     resume_after: bytes | None
+    unsorted: bytes | None = None
+
+
+class _Unsorted(Exception):
+    """The children of this znode are needed, sorted."""
+
+    def __init__(self, parent: bytes) -> None:
+        super().__init__(f"{len(parent)} bytes of a path whose children are many")
+        self.parent = parent
 
 
 class History(HistorySearch):
@@ -140,48 +157,81 @@ class History(HistorySearch):
 
     # ---- ranges
 
-    def range_slice(self, prefix: bytes, revision: int, start_after: bytes, limit: int) -> RangeSlice:
+    def range_slice(
+        self,
+        prefix: bytes,
+        revision: int,
+        start_after: bytes,
+        limit: int,
+        sorted_children: Mapping[bytes, Sequence[bytes]],
+    ) -> RangeSlice:
         """`prefix` and its descendants at `revision`, sorted by path, as far as that takes no long time.
 
         Those after `start_after` (empty: all), at most `limit`, maybe none. Raises Compacted, FutureRevision.
+
+        `sorted_children` has the children of znodes with more than WIDE of them, sorted, as they were at `revision` or
+        at any time since: what has changed is known from the history.
         """
         self._check(revision)
         nodes: list[PastNode] = []
         work = 0
-        for path, candidates in groupby(self._candidates(prefix, revision, start_after), attrgetter("path")):
-            touches = [touch for touch in candidates if touch.key != LIVE]
-            past = self._resolve(path, revision, touches)
-            if past is not None:
-                nodes.append(past)
-            work += TOUCHED_PATH_WORK + len(touches) if touches else 1
-            if len(nodes) >= limit or work >= SLICE_WORK:
-                return RangeSlice(nodes, path)
+        reached = start_after
+        candidates = self._candidates(prefix, revision, start_after, sorted_children)
+        try:
+            for path, of_path in groupby(candidates, attrgetter("path")):
+                touches = [touch for touch in of_path if touch.key != LIVE]
+                past = self._resolve(path, revision, touches)
+                if past is not None:
+                    nodes.append(past)
+                reached = path
+                work += TOUCHED_PATH_WORK + len(touches) if touches else 1
+                work += min(len(self._tree.children.get(path, ())), WIDE) // SORTED_PER_WORK
+                if len(nodes) >= limit or work >= SLICE_WORK:
+                    return RangeSlice(nodes, reached)
+        except _Unsorted as unsorted:
+            return RangeSlice(nodes, reached, unsorted.parent)
         return RangeSlice(nodes, None)
 
-    def _candidates(self, prefix: bytes, revision: int, start_after: bytes) -> Iterator[Touch]:
+    def _candidates(
+        self, prefix: bytes, revision: int, start_after: bytes, sorted_children: Mapping[bytes, Sequence[bytes]]
+    ) -> Iterator[Touch]:
         """Each path of the range that is there now, and each that was touched after `revision`, sorted by path."""
         low = start_after + b"\0" if start_after else b""
         exact = self.touches(max(low, prefix), prefix + b"\0", revision)
         below = prefix.rstrip(b"/")
         descendants = self.touches(max(low, below + b"/\0"), below + _BEHIND_SLASH, revision)
         touches = [chain(*pair) for pair in zip(exact, descendants, strict=True)]
-        return merge(self._live(prefix, low), *touches, key=attrgetter("path"))
+        return merge(self._live(prefix, low, sorted_children), *touches, key=attrgetter("path"))
 
-    def _live(self, prefix: bytes, low: bytes) -> Iterator[Touch]:
+    def _live(self, prefix: bytes, low: bytes, sorted_children: Mapping[bytes, Sequence[bytes]]) -> Iterator[Touch]:
         """What of the range is there now, sorted. A child comes after its parent, but not always next to it."""
-        nodes, children = self._tree.nodes, self._tree.children
-        waiting = [prefix] if prefix in nodes else []
+        # Of each znode that was met, the children that are still to come, by the first of them.
+        waiting: list[tuple[bytes, Iterator[bytes]]] = [(prefix, iter(()))] if prefix in self._tree.nodes else []
         while waiting:
-            path = heappop(waiting)
+            path, siblings = waiting[0]
+            following = next(siblings, None)
+            if following is None:
+                heappop(waiting)
+            else:
+                heapreplace(waiting, (following, siblings))
             if path >= low:
                 yield Touch(path, LIVE, CHANGED)
-            new = [child for child in children.get(path, ()) if child + _BEHIND_SLASH > low]
-            if len(new) > len(waiting):
-                waiting += new
-                heapify(waiting)
-            else:
-                for child in new:
-                    heappush(waiting, child)
+            children = self._children(path, low, sorted_children)
+            first = next(children, None)
+            if first is not None:
+                heappush(waiting, (first, children))
+
+    def _children(self, path: bytes, low: bytes, sorted_children: Mapping[bytes, Sequence[bytes]]) -> Iterator[bytes]:
+        """The children of a znode that are from `low` on or have descendants there, sorted. Raises _Unsorted."""
+        children = self._tree.children.get(path, {})
+        if len(children) <= WIDE:
+            return iter(sorted([child for child in children if child + _BEHIND_SLASH > low]))
+        if path not in sorted_children:
+            raise _Unsorted(path)
+        all_sorted = sorted_children[path]
+        start = bisect_left(all_sorted, low)
+        before = [child for child in _beginnings(all_sorted, low) if child + _BEHIND_SLASH > low]
+        return chain(reversed(before), map(all_sorted.__getitem__, range(start, len(all_sorted))))
 
     def _resolve(self, path: bytes, revision: int, touches: list[Touch]) -> PastNode | None:
         live = self._tree.nodes.get(path)
@@ -231,6 +281,20 @@ class History(HistorySearch):
             return [event for key in keys for event in self.block(key).events(revision)]
         except Unreadable:
             return None
+
+
+def _beginnings(paths: Sequence[bytes], path: bytes) -> Iterator[bytes]:
+    """Those of the sorted paths that `path` begins with, but for itself, the longest first."""
+    at = bisect_left(paths, path) - 1
+    while at >= 0:
+        before = paths[at]
+        if path.startswith(before):
+            yield before
+            at -= 1
+        else:
+            pairs = enumerate(zip(before, path, strict=False))
+            shared = path[: next(place for place, (one, other) in pairs if one != other)]
+            at = bisect_right(paths, shared, 0, at) - 1
 
 
 def _change(block: Block, place: int) -> Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from unittest.mock import patch
 
 from twisted.internet.error import ConnectionLost
 from twisted.python.failure import Failure
@@ -39,6 +40,19 @@ class ApiHouse(House):
             self.clock.advance(0)
             if self.replica.collected:
                 self.replica.commit()
+
+    def commit(self) -> None:
+        """Apply what was proposed, in the midst of a turn."""
+        with patch.object(self.clock, "advance"):
+            self.replica.commit()
+
+    def turn(self) -> None:
+        """One turn of the reactor, with which nothing happens that was asked for in it."""
+        for call in [call for call in self.clock.calls if call.getTime() <= self.clock.seconds()]:
+            if call.active():
+                self.clock.calls.remove(call)
+                call.called = 1
+                call.func(*call.args, **call.kw)
 
     def _is_due(self) -> bool:
         return any(call.getTime() <= self.clock.seconds() for call in self.clock.getDelayedCalls())

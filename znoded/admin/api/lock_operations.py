@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from znoded.admin.api.backend import Backend
 from znoded.admin.api.items import Fields, acl_of, bytes_of, text_of
 from znoded.admin.api.locks import Locks, Wish, new_contender
 from znoded.admin.api.operations import LINEARIZABLE, after_barrier
 from znoded.tree.acl import Identities
-from znoded.tree.znode import NO_OWNER, czxid_of, owner_of
+from znoded.tree.znode import NO_OWNER, owner_of
 
-#: How many waiters are told by name.
+#: How many waiters are told by name, as long as what is told of them, in the form of the tree, is no more than this.
 WAITERS_TOLD = 1000
+TOLD_BYTES = 1024 * 1024
 
 
 class LockOperations:
@@ -48,9 +51,15 @@ class LockOperations:
         if asked["consistency"] == LINEARIZABLE:
             await self._backend.fresh()
         lock = asked["lock"].encode()
+        queue = await self._locks.queues.of(lock)
         self._locks.require_readable(lock, identities)
-        queue = self._locks.contenders(lock)
-        told = [self._locks.told(path, identities) for path in queue[: WAITERS_TOLD + 1]]
+        told: list[Fields] = []
+        told_bytes = 0
+        for contender in islice(queue, WAITERS_TOLD + 1):
+            told_bytes += len(self._backend.tree.nodes[contender.path])
+            if told and told_bytes > TOLD_BYTES:
+                break
+            told.append(self._locks.told(contender.path, identities))
         return {
             "holder": told[0] if told else None,
             "waiters": told[1:],
@@ -63,12 +72,11 @@ class LockOperations:
         """Whether the holder's token is this one."""
         await self._backend.fresh()
         lock = asked["lock"].encode()
+        holder = await self._locks.queues.first(lock)
         self._locks.require_readable(lock, identities)
-        holder = self._locks.holder(lock)
         if holder is None:
             return {"valid": False, "holder": None, **after_barrier(self._backend)}
-        node = self._backend.tree.nodes[holder]
-        token, owner = czxid_of(node), owner_of(node)
+        token, owner = holder.token, owner_of(self._backend.tree.nodes[holder.path])
         # One whose session is over may be left in line for a while, so that the lock stays free: it holds nothing.
         is_held = owner == NO_OWNER or owner in self._backend.tree.sessions
         return {"valid": is_held and token == asked["token"], "holder": token, **after_barrier(self._backend)}

@@ -16,17 +16,16 @@ from twisted.internet.defer import CancelledError
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend, shielded
 from znoded.admin.api.items import Fields, session_id_of, stat_of, text_of, value_of
+from znoded.admin.api.queues import Contender, Queues, contender_of
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Acls, Identities, allowed
-from znoded.tree.sequence import sequence_of
+from znoded.tree.paths import parent_of
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
-from znoded.tree.znode import czxid_of, next_version, owner_of, version_of
+from znoded.tree.znode import czxid_of, next_version, version_of
 
 INFIX = b"__lock__"
-#: In the name of the second znode that a contender of `znoded.recipes` has in line, for Curator to order.
-SECOND_ZNODE = b"__lock-"
 CONTENDER_BYTES = 16
 REQUEST_BYTES = 4
 #: How long until a contender that could not be withdrawn is tried again.
@@ -85,24 +84,7 @@ class Locks:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-
-    def queue(self, lock: bytes) -> list[bytes]:
-        """The paths of the contenders for a lock, the holder first."""
-        nodes = self._backend.tree.nodes
-        found: list[tuple[int, int, bytes]] = []
-        for path in self._backend.tree.children.get(lock, ()):
-            sequence = sequence_of(path)
-            if sequence is not None:
-                found.append((czxid_of(nodes[path]), sequence, path))
-        return [path for _, _, path in sorted(found)]
-
-    def contenders(self, lock: bytes) -> list[bytes]:
-        """The same, with one path of each."""
-        return [path for path in self.queue(lock) if SECOND_ZNODE not in path]
-
-    def holder(self, lock: bytes) -> bytes | None:
-        """The path of the one whose turn it is."""
-        return next(iter(self.queue(lock)), None)
+        self.queues = Queues(backend)
 
     def told(self, path: bytes, identities: Identities) -> Fields:
         """What may be told of a contender: the schema Contender."""
@@ -170,38 +152,53 @@ class Locks:
         wish = attempt.wish
         is_confirmed = False
         while True:
+            await self._take_over(attempt)
+            queue = await self.queues.of(wish.lock)
             if wish.session.id not in self._backend.tree.sessions:
                 raise errors.session_expired()
-            await self._take_over(attempt)
-            own = next(iter(self._own(attempt)), None)
-            queue = self.queue(wish.lock)
-            if own is None or own not in queue:
-                raise errors.lock_lost(text_of(wish.lock))
-            place = queue.index(own)
-            if place == 0 and is_confirmed:
-                return Held(own, czxid_of(self._backend.tree.nodes[own]))
-            if place == 0:
+            own = self._first_own(attempt)
+            ahead = queue.ahead_of(own)
+            if ahead is None and is_confirmed:
+                return Held(own.path, own.token)
+            if ahead is None:
                 # So it is here; the newest may be that the session is over.
                 await self._backend.fresh()
                 is_confirmed = True
                 continue
             is_confirmed = False
             left_s = deadline_s - self._backend.reactor.seconds()
-            if not await self._backend.until_any_gone((queue[place - 1], own), left_s):
+            if not await self._backend.until_any_gone((ahead.path, own.path), left_s):
                 raise errors.lock_timeout(text_of(wish.lock))
 
     def _named(self, attempt: Attempt) -> list[bytes]:
         """The contenders of this session and name, whichever request they belong to, in their order."""
         nodes = self._backend.tree.nodes
-        children = self._backend.tree.children.get(attempt.wish.lock, ())
-        owner = attempt.wish.session.id
-        named = [path for path in children if path.startswith(attempt.prefix) and owner_of(nodes[path]) == owner]
-        return sorted(named, key=lambda path: czxid_of(nodes[path]))
+        named = [
+            path
+            for path in self._ephemerals(attempt.wish.lock, attempt.wish.session.id)
+            if path.startswith(attempt.prefix)
+        ]
+        return sorted(named, key=lambda path: (czxid_of(nodes[path]), path))
+
+    def _ephemerals(self, lock: bytes, session_id: int) -> list[bytes]:
+        """The children of the lock's path that go with this session."""
+        session = self._backend.tree.sessions.get(session_id)
+        paths = () if session is None else session.ephemerals or ()
+        return [path for path in paths if parent_of(path) == lock]
 
     def _own(self, attempt: Attempt) -> list[bytes]:
         """Those that belong to this request: several, after a write whose outcome was unknown."""
         nodes = self._backend.tree.nodes
         return [path for path in self._named(attempt) if attempt.has(path, nodes[path])]
+
+    def _first_own(self, attempt: Attempt) -> Contender:
+        """The place in line. Raises lock_lost."""
+        nodes = self._backend.tree.nodes
+        contenders = (contender_of(path, nodes[path]) for path in self._own(attempt)[:1])
+        own = next(contenders, None)
+        if own is None:
+            raise errors.lock_lost(text_of(attempt.wish.lock))
+        return own
 
     async def _withdraw(self, attempt: Attempt) -> None:
         """Leave the line, whatever it takes; a session that ended has left it."""
@@ -227,10 +224,9 @@ class Locks:
         """Take away the session's contender with this token: whether it was there."""
         await self._backend.fresh()
         nodes = self._backend.tree.nodes
-        for path in self.queue(lock):
-            if czxid_of(nodes[path]) == token and owner_of(nodes[path]) == session.id:
-                return await self._delete(path, token, identities)
-        return False
+        found = [contender_of(path, nodes[path]) for path in self._ephemerals(lock, session.id)]
+        own = sorted(contender for contender in found if contender is not None and contender.token == token)
+        return await self._delete(own[0].path, token, identities) if own else False
 
     async def _delete(self, path: bytes, token: int, identities: Identities, *compares: Compare) -> bool:
         delete = TxnOp(Kind.DELETE, path, None, None, 0, -1, None, parents=False)

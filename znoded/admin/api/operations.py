@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend, secret_of
 from znoded.admin.api.history_errors import named_errors
 from znoded.admin.api.items import Fields, acl_of, bytes_of, item_of, session_id_of, text_of
+from znoded.admin.api.slices import SortedChildren
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.history import PastNode
@@ -27,6 +30,7 @@ class Operations:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._sorted_children = SortedChildren(backend)
 
     # ---- sessions
 
@@ -68,17 +72,20 @@ class Operations:
         prefix, limit = asked["prefix"].encode(), asked["limit"]
         told = await self._read(asked)
         found: list[PastNode] = []
+        children: dict[bytes, Sequence[bytes]] = {}
         page_bytes = 0
         resume_after: bytes | None = asked.get("after", "").encode()
         while resume_after is not None and len(found) <= limit and page_bytes < PAGE_BYTES:
             with named_errors():
-                nodes, resume_after = self._backend.history.range_slice(
-                    prefix, told["revision"], resume_after, min(limit + 1 - len(found), SLICE_KEYS)
+                nodes, resume_after, unsorted = self._backend.history.range_slice(
+                    prefix, told["revision"], resume_after, min(limit + 1 - len(found), SLICE_KEYS), children
                 )
             readable = [past for past in nodes if allowed(past.acl, READ, identities)]
             page_bytes += sum(len(past.node) for past in readable)
             found += readable
-            if resume_after is not None:
+            if unsorted is not None:
+                children[unsorted] = await self._sorted_children.of(unsorted, told["revision"])
+            elif resume_after is not None:
                 await self._backend.sleep(0)
         page = found[: _page_length(found, limit)]
         items = [item_of(past.path, past.node, not asked["keys_only"]) for past in page]

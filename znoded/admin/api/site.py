@@ -193,6 +193,7 @@ class Api(Resource):
     async def _observe(self, request: Any, asked: Fields, identities: Identities) -> None:
         election = asked["election"].encode()
         await self._backend.fresh()
+        await self._locks.queues.of(election)  # so that it is known when the stream begins
         self._locks.require_readable(election, identities)
         form = _form(request)
         self._begin(request, form, LeaderStream(self._feed, self._locks, form, election, identities))
