@@ -104,9 +104,10 @@ class AdminConfig:
 
 @dataclass(frozen=True, slots=True)
 class ApiConfig:
-    """The HTTP listener for the native API; None: there is none."""
+    """The HTTP listener for the native API; None: there is none. `hosts` are the names by which clients call it."""
 
     listen: str | None = _key(values.optional_endpoint, None)
+    hosts: tuple[str, ...] = _key(values.list_of(values.host_name, '["znoded.example.org"]'), ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,13 @@ def _address(value: object) -> str:
     raise ValueError
 
 
+def _host_name(value: object) -> str:
+    name = _text(value).lower()
+    if re.fullmatch(r"[0-9a-z._-]{1,255}", name):
+        return name
+    raise ValueError
+
+
 def _optional_address(value: object) -> str:
     return "" if value == "" else _address(value)
 
@@ -248,5 +255,6 @@ password = _reader(_text, "a text that is not empty", secret=True)
 super_digest = _reader(_super_digest, 'user:base64(SHA-1("user:password")), as ZooKeeper\'s superDigest', secret=True)
 word = _reader(_word, f'"*" for all, or one of {", ".join(FOUR_LETTER_WORDS)}')
 secret_file = _reader(_secret_file, "the path of a file with a secret")
+host_name = _reader(_host_name, "a host name, without a port")
 address = _reader(_address, "HOST:PORT, an IPv6 host in brackets")
 optional_address = _reader(_optional_address, 'HOST:PORT, an IPv6 host in brackets, or "" for none')

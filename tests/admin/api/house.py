@@ -64,9 +64,9 @@ class ApiHouse(House):
             self.settle()
             time_s -= step_s
 
-    def dial(self, host: str = "127.0.0.1") -> HttpClient:
-        """A connection to the API."""
-        return HttpClient(self, host)
+    def dial(self, host: str = "127.0.0.1", to: str = "192.0.2.1") -> HttpClient:
+        """A connection to the API, from a host to an address."""
+        return HttpClient(self, host, to)
 
     def ask(self, path: str, fields: Fields | None = None, **options: Any) -> tuple[int, Fields]:
         """Status and content of an answer to a request on a connection of its own."""
@@ -100,9 +100,9 @@ class ApiHouse(House):
 class HttpClient:
     """One connection to the API."""
 
-    def __init__(self, house: ApiHouse, host: str = "127.0.0.1") -> None:
+    def __init__(self, house: ApiHouse, host: str, to: str) -> None:
         self.house = house
-        self.transport = Transport(peerAddress=Peer(host))  # type: ignore[arg-type]
+        self.transport = Transport(hostAddress=Peer(to), peerAddress=Peer(host))  # type: ignore[arg-type]
         self.channel: Any = house.site.buildProtocol(None)
         self.channel.makeConnection(self.transport)
 
@@ -163,7 +163,7 @@ class HttpClient:
 
 
 class Peer:
-    """The address of a client."""
+    """The address of one end of a connection."""
 
     def __init__(self, host: str) -> None:
         self.host = host

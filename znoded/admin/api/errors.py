@@ -38,6 +38,12 @@ def no_such_method(method: str, allowed: str) -> ApiError:
     return ApiError("no_such_method", 405, f"{method} is not answered here", f"Use {allowed}.")
 
 
+def wrong_host() -> ApiError:
+    """The request is for a name that is none of the listener's, as that of a page that was bound to its address."""
+    message = "the API is not known by the name in the Host header"
+    return ApiError("wrong_host", 421, message, "Use its address or localhost, or list the name in api.hosts.")
+
+
 def auth_failed(message: str) -> ApiError:
     """The Authorization header is no good."""
     return ApiError("auth_failed", 401, message, "Send Authorization: Basic base64(user:password), or none.")

@@ -28,6 +28,7 @@ from znoded.admin.api.schema import DOCUMENT, DOCUMENT_BYTES, Schema, check
 from znoded.admin.api.sink import StreamSink
 from znoded.admin.api.streams import LeaderStream, Stream, WatchStream
 from znoded.admin.api.unread import Unread
+from znoded.admin.hosts import is_known
 from znoded.server.member import Member
 from znoded.tree.acl import Identities
 
@@ -128,11 +129,14 @@ class Api(Resource):
 
     def render(self, request: Any) -> Any:
         """Answer any request, whatever its method."""
+        config = self._backend.member.config
         try:
+            hosts = request.requestHeaders.getRawHeaders(b"host", ())
+            if not is_known(hosts, config.api.hosts, request.getHost()):
+                raise errors.wrong_host()
             described, act = self._route(request)
             if act is None:
                 return _reply(request, DOCUMENT_BYTES)
-            config = self._backend.member.config
             host = request.channel.host
             identities = identities_of(request.getHeader(b"authorization"), host, config)
             asked = _asked(request, described)
