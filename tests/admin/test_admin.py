@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import fail, succeed
 from twisted.internet.task import Clock
 from twisted.web.error import UnsupportedMethod
@@ -87,6 +88,31 @@ def test_a_backup_that_fails_says_why() -> None:
 def test_looking_at_the_backup_page_makes_none(site: AdminSite) -> None:
     with pytest.raises(UnsupportedMethod):
         get(site, "backup")
+
+
+@pytest.mark.parametrize(
+    ("method", "host", "origin", "status"),
+    [
+        (b"GET", b"localhost:8080", None, 200),
+        (b"GET", b"127.0.0.1:8080", b"http://127.0.0.1:8080", 200),
+        (b"GET", b"evil.example:8080", None, 403),
+        (b"POST", b"127.0.0.1:8080", None, 200),
+        (b"POST", b"127.0.0.1:8080", b"http://evil.example", 403),
+        (b"POST", b"127.0.0.1:8080", b"null", 403),
+    ],
+)
+def test_a_page_of_a_browser_gets_nothing_and_makes_no_backup(
+    site: AdminSite, method: bytes, host: bytes, origin: bytes | None, status: int
+) -> None:
+    request: Any = DummyRequest([b"backup" if method == b"POST" else b"healthz"])
+    request.method = method
+    request.sitepath = []
+    request.getHost = lambda: IPv4Address("TCP", "127.0.0.1", 8080)
+    request.requestHeaders.setRawHeaders(b"host", [host])
+    if origin is not None:
+        request.requestHeaders.setRawHeaders(b"origin", [origin])
+    request.render(site.getResourceFor(request))
+    assert (request.responseCode or 200) == status
 
 
 def get(site: AdminSite, path: str) -> tuple[int, str]:

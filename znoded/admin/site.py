@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from twisted.web.http import NOT_FOUND, Request
+from typing import Any
+
+from twisted.web.http import FORBIDDEN, NOT_FOUND, Request
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 from znoded.admin.backup import BackUp, Backup
 from znoded.admin.commands import Commands
 from znoded.admin.health import Health, Readiness
+from znoded.admin.hosts import is_known
 from znoded.admin.members import AskMembers, Members
 from znoded.admin.metrics import Metrics
 from znoded.admin.view import WordSource
@@ -29,11 +32,32 @@ class Pages(Resource):
         return b"No such page. There are /healthz, /readyz, /metrics, /commands, /members, and /backup to POST to.\n"
 
 
+class Refused(Resource):
+    """Answers what a page in a browser had its browser ask."""
+
+    isLeaf = True
+
+    def render(self, request: Request) -> bytes:
+        """Say why, to whoever is no page."""
+        request.setResponseCode(FORBIDDEN)
+        request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+        return b"Use the address of this listener, or localhost, and no page of a browser to POST.\n"
+
+
 class AdminSite(Site):
-    """Keeps no access log: probes ask every few seconds."""
+    """Keeps no access log: probes ask every few seconds. As it asks for no password, it answers no strange page."""
 
     noisy = False
     displayTracebacks = False
+
+    def getResourceFor(self, request: Any) -> Resource:
+        """The page that is asked for, unless it is another page that has its reader's browser ask."""
+        hosts = request.requestHeaders.getRawHeaders(b"host", ())
+        is_posted_by_page = request.method == b"POST" and request.requestHeaders.hasHeader(b"origin")
+        if is_posted_by_page or not is_known(hosts, (), request.getHost()):
+            return Refused()  # type: ignore[no-untyped-call]
+        found: Resource = super().getResourceFor(request)  # type: ignore[no-untyped-call]
+        return found
 
     def log(self, request: Request) -> None:
         """Say nothing about a request."""
