@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogEvent, globalLogPublisher
 
-from tests.server_process import ROOT, TWISTD, ServerProcess
+from tests.server_process import ROOT, TWISTD, ServerProcess, free_port
 from znoded import service
 from znoded.command import main
 from znoded.config import Config, parse
@@ -230,7 +230,9 @@ def test_twistd_serves_and_ends_in_good_order_on_sigterm(znoded_server: Callable
 
 
 def test_every_metric_of_a_member_is_documented(znoded_server: Callable[..., ServerProcess]) -> None:
-    server = znoded_server()
+    api_port = free_port()
+    server = znoded_server(f'[api]\nlisten = "tcp:{api_port}:interface=127.0.0.1"\n')
+    urlopen(f"http://127.0.0.1:{api_port}/v1/openapi.json").close()
     with urlopen(f"http://127.0.0.1:{server.admin_port}/metrics") as answer:
         names = set(re.findall(r"^(znoded_\w+)", answer.read().decode(), re.MULTILINE))
     documented = set(re.findall(r"`(znoded_\w+)", (ROOT / "docs/metrics.md").read_text()))

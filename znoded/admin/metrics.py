@@ -1,4 +1,5 @@
-"""/metrics, for Prometheus: the figures of the word `mntr`, those of the process, the pauses of the garbage collector.
+"""/metrics, for Prometheus: the figures of the word `mntr`, those of the process, the pauses of the garbage
+collector, and of the native API what `znoded.admin.api.metrics` has.
 
 docs/metrics.md names each with its unit.
 """
@@ -68,10 +69,11 @@ class Metrics(Resource):
 
     isLeaf = True
 
-    def __init__(self, words: WordSource, garbage: GarbageCollection) -> None:
+    def __init__(self, words: WordSource, garbage: GarbageCollection, *others: Collector) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._registry.register(MemberCollector(words, garbage))
+        for collector in (MemberCollector(words, garbage), *others):
+            self._registry.register(collector)
         ProcessCollector(registry=self._registry)
 
     def render_GET(self, request: IRequest) -> bytes:

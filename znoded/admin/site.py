@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from twisted.web.http import FORBIDDEN, NOT_FOUND, Request
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
+from znoded.admin.api.metrics import ApiCollector
 from znoded.admin.backup import BackUp, Backup
 from znoded.admin.commands import Commands
 from znoded.admin.health import Health, Readiness
@@ -16,6 +18,9 @@ from znoded.admin.members import AskMembers, Members
 from znoded.admin.metrics import Metrics
 from znoded.admin.view import WordSource
 from znoded.garbage_collection import GarbageCollection
+
+if TYPE_CHECKING:
+    from znoded.admin.api.site import ApiSite
 
 
 class Pages(Resource):
@@ -64,13 +69,20 @@ class AdminSite(Site):
 
 
 def admin_site(
-    words: WordSource, garbage: GarbageCollection, back_up: BackUp, members: AskMembers | None = None
+    words: WordSource,
+    garbage: GarbageCollection,
+    back_up: BackUp,
+    members: AskMembers | None = None,
+    api: Callable[[], ApiSite | None] = lambda: None,
 ) -> AdminSite:
-    """Every page of a member's admin listener. `members` is None for a member that stands alone."""
+    """Every page of a member's admin listener. `members` is None for a member that stands alone.
+
+    `api` gives the native API, None as long as it is not served.
+    """
     root = Pages()  # type: ignore[no-untyped-call]
     root.putChild(b"healthz", Health())  # type: ignore[no-untyped-call]
     root.putChild(b"readyz", Readiness(words))
-    root.putChild(b"metrics", Metrics(words, garbage))
+    root.putChild(b"metrics", Metrics(words, garbage, ApiCollector(api)))
     root.putChild(b"commands", Commands(words))
     root.putChild(b"backup", Backup(back_up))
     if members is not None:

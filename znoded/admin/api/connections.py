@@ -113,6 +113,7 @@ class ApiChannel(HTTPChannel):
 
     def reply_and_close(self, error: errors.ApiError) -> None:
         """Answer a request that is not read to its end."""
+        self.site.requests["none", error.code] += 1
         body = json.dumps({"error": error.body}).encode() + b"\n"
         head = b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
         transport: Any = self.transport

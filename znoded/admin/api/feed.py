@@ -81,6 +81,12 @@ class Feed:
     def __len__(self) -> int:
         return sum(len(group.streams) for group in self._groups.values())
 
+    @property
+    def lag(self) -> int:
+        """How many revisions the stream that is furthest behind has yet to be told of."""
+        positions = (stream.reached for group in self._groups.values() for stream in group.streams)
+        return self.backend.revision - min(positions, default=self.backend.revision)
+
     # ---- streams and their groups
 
     def join(self, stream: Stream, key: object, make: Callable[[], Group]) -> Group:

@@ -85,6 +85,8 @@ class Locks:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.queues = Queues(backend)
+        #: How many wait for their turn.
+        self.waiting_count = 0
 
     def told(self, path: bytes, identities: Identities) -> Fields:
         """What may be told of a contender: the schema Contender."""
@@ -167,7 +169,12 @@ class Locks:
                 continue
             is_confirmed = False
             left_s = deadline_s - self._backend.reactor.seconds()
-            if not await self._backend.until_any_gone((ahead.path, own.path), left_s):
+            self.waiting_count += 1
+            try:
+                is_any_gone = await self._backend.until_any_gone((ahead.path, own.path), left_s)
+            finally:
+                self.waiting_count -= 1
+            if not is_any_gone:
                 raise errors.lock_timeout(text_of(wish.lock))
 
     def _named(self, attempt: Attempt) -> list[bytes]:

@@ -6,6 +6,7 @@ Paths, methods and the fields of requests are those of the OpenAPI document: wha
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -39,6 +40,8 @@ Answer = Callable[[Fields, Identities], Awaitable[Fields]]
 BODY_FACTOR = 3
 #: A body of many parts takes long to read, and everybody waits; base64, of which there may be much, has no commas.
 COMMAS_MOST = 100_000
+#: What is counted as the result of a request beside the names of the errors, and as its operation if it has none.
+SUCCESS, CLIENT_GONE, NO_OPERATION = "ok", "client_gone", "none"
 #: How long a member that stops waits for those in line to leave it.
 STOP_PATIENCE_S = 3.0
 
@@ -58,12 +61,15 @@ class ApiSite(Site):
         self.value_limit_bytes = self.backend.value_limit_bytes
         self.body_limit_bytes = BODY_FACTOR * member.limits.frame_bytes
         self._connections: dict[str, int] = {}
-        self._connections_count = 0
+        self.connections_count = 0
+        #: How many were answered, by the operation (`none` if there is none for them) and what came of it.
+        self.requests: Counter[tuple[str, str]] = Counter()
         #: The size of the bodies that are being received.
         self.bodies_bytes = 0
         self.answering: dict[Deferred[Any], None] = {}
         root = Resource()
-        root.putChild(b"v1", Api(self.backend, self.feed, self.answering))
+        self.locks = Locks(self.backend)
+        root.putChild(b"v1", Api(self))
         super().__init__(  # type: ignore[no-untyped-call]
             root, ApiRequest, timeout=REQUEST_TIMEOUT_S, reactor=reactor, parsePOSTFormSubmission=False
         )
@@ -84,16 +90,16 @@ class ApiSite(Site):
     def enter(self, host: str) -> bool:
         """Count a connection in, if there is room for it."""
         count = self._connections.get(host, 0)
-        is_full = self._connections_count >= self._member.api_connections
+        is_full = self.connections_count >= self._member.api_connections
         if is_full or 0 < self._member.limits.api_connections_per_address <= count:
             return False
-        self._connections_count += 1
+        self.connections_count += 1
         self._connections[host] = count + 1
         return True
 
     def leave(self, host: str) -> None:
         """Count one out that was let in."""
-        self._connections_count -= 1
+        self.connections_count -= 1
         self._connections[host] -= 1
         if not self._connections[host]:
             del self._connections[host]
@@ -111,14 +117,13 @@ class Api(Resource):
 
     isLeaf = True
 
-    def __init__(self, backend: Backend, feed: Feed, answering: dict[Deferred[Any], None]) -> None:
-        """`answering` holds what is under way, to be cancelled."""
+    def __init__(self, site: ApiSite) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._answering = answering
-        self._backend = backend
-        self._feed = feed
-        self._locks = Locks(backend)
-        operations, lock_operations = Operations(backend), LockOperations(backend, self._locks)
+        self._site = site
+        self._backend = site.backend
+        self._feed = site.feed
+        self._locks = site.locks
+        operations, lock_operations = Operations(self._backend), LockOperations(self._backend, self._locks)
         by_id = {"openapi": None, "watch": self._watch, "election_observe": self._observe}
         self._routes: dict[str, dict[str, tuple[Schema, Any]]] = {}
         for path, methods in DOCUMENT["paths"].items():
@@ -130,24 +135,35 @@ class Api(Resource):
     def render(self, request: Any) -> Any:
         """Answer any request, whatever its method."""
         config = self._backend.member.config
+        operation = NO_OPERATION
         try:
             hosts = request.requestHeaders.getRawHeaders(b"host", ())
             if not is_known(hosts, config.api.hosts, request.getHost()):
                 raise errors.wrong_host()
             described, act = self._route(request)
+            operation = described["operationId"]
             if act is None:
+                self._count(operation, SUCCESS)
                 return _reply(request, DOCUMENT_BYTES)
             host = request.channel.host
             identities = identities_of(request.getHeader(b"authorization"), host, config)
             asked = _asked(request, described)
         except errors.ApiError as error:
+            self._count(operation, error.code)
             return _reply_error(request, error)
-        answering: Deferred[Any] = Deferred.fromCoroutine(self._answer(request, act, asked, identities))
-        self._answering[answering] = None
-        answering.addBoth(lambda _none: self._answering.pop(answering))
+        answering: Deferred[str] = Deferred.fromCoroutine(self._answer(request, act, asked, identities))
+        self._site.answering[answering] = None
+        answering.addCallback(self._answered, answering, operation)
         if not request.finished:
             request.notifyFinish().addErrback(lambda _lost: answering.cancel())
         return NOT_DONE_YET
+
+    def _answered(self, result: str, answering: Deferred[Any], operation: str) -> None:
+        del self._site.answering[answering]
+        self._count(operation, result)
+
+    def _count(self, operation: str, result: str) -> None:
+        self._site.requests[operation, result] += 1
 
     def _route(self, request: Any) -> tuple[Schema, Any]:
         path = request.path.decode(errors="replace")
@@ -161,22 +177,26 @@ class Api(Resource):
             raise errors.no_such_method(method, allowed)
         return methods[method]
 
-    async def _answer(self, request: Any, act: Any, asked: Fields, identities: Identities) -> None:
-        """Carry it out and answer. It is cancelled when its client is gone, or the member stops."""
+    async def _answer(self, request: Any, act: Any, asked: Fields, identities: Identities) -> str:
+        """Carry it out and answer: what came of it. It is cancelled when its client is gone, or the member stops."""
         try:
             if act in (self._watch, self._observe):
                 await act(request, asked, identities)
-                return
-            answer = await act(asked, identities)
-            _finish(request, _reply(request, json.dumps(answer).encode() + b"\n"))
-        except errors.ApiError as error:
-            _finish(request, _reply_error(request, error))
+            else:
+                answer = await act(asked, identities)
+                _finish(request, _reply(request, json.dumps(answer).encode() + b"\n"))
+            return SUCCESS
+        except errors.ApiError as refusal:
+            error = refusal
         except CancelledError:
-            if not request.is_gone:
-                _finish(request, _reply_error(request, errors.stopping()))
+            if request.is_gone:
+                return CLIENT_GONE
+            error = errors.stopping()
         except Exception:
             log.failure("a request of the API failed")
-            _finish(request, _reply_error(request, errors.internal()))
+            error = errors.internal()
+        _finish(request, _reply_error(request, error))
+        return error.code
 
     # ---- streams
 

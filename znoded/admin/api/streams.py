@@ -44,10 +44,20 @@ class Stream:
         self.next_line = 0
         #: .. and all changes up to this revision, while it catches up.
         self.position = 0
+        #: .. of which the client had read everything up to this one, when it had last read everything.
+        self._read = 0
         #: Whether it follows the queue of its group; if not, it reads the history.
         self.is_live = True
         self.stalled_ticks = 0
         self._has_ended = False
+
+    @property
+    def reached(self) -> int:
+        """The revision up to which its client has been told everything, as far as can be known."""
+        if self.is_blocked:
+            return self._read
+        is_up_to_date = self.is_live and self._group is not None and self.next_line == self._group.end
+        return self._feed.position if is_up_to_date else self.position
 
     @property
     def is_blocked(self) -> bool:
@@ -67,6 +77,7 @@ class Stream:
         """Send what there is for this client."""
         if self._has_ended or self.is_blocked or self._group is None:
             return
+        self._read = self.position
         if not self.is_live:
             self._catch_up(self._group)
             return
