@@ -8,7 +8,7 @@ import pytest
 
 from tests.recipes.conftest import Connect
 from tests.recipes.waiting import PATIENCE_S, InThread, eventually
-from znoded.recipes import FencedElection, Leader, Lease
+from znoded.recipes import AcquireCancelled, FencedElection, Leader, Lease
 
 
 def test_leaders_follow_each_other_with_growing_epochs(connect: Connect, path: str) -> None:
@@ -52,6 +52,43 @@ def test_a_campaign_is_cancelled(connect: Connect, path: str) -> None:
         election.cancel()
         assert running.result() is None
         assert election.leader() == Leader("leader", lease.token)
+
+
+def test_a_campaign_that_is_cancelled_before_it_begins_never_does(connect: Connect, path: str) -> None:
+    election = FencedElection(connect(), path)
+    election.cancel()
+    assert election.run(lambda lease: pytest.fail("elected")) is None
+    assert election.run(lambda lease: pytest.fail("elected"), observe_only=True) is None
+    with pytest.raises(AcquireCancelled):
+        election.campaign()
+    assert election.leader() is None
+
+
+def test_who_is_cancelled_while_being_elected_does_not_lead(
+    connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    election = FencedElection(connect(), path)
+    campaign = election.campaign
+
+    def cancelled_too_late(timeout_s: float | None = None) -> Lease:
+        lease = campaign(timeout_s)
+        election.cancel()
+        return lease
+
+    monkeypatch.setattr(election, "campaign", cancelled_too_late)
+    assert election.run(lambda lease: pytest.fail("it leads")) is None
+    assert election.leader() is None
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.003, 0.006, 0.012, 0.025])
+def test_an_observer_that_is_cancelled_at_any_moment_ends(connect: Connect, path: str, after_s: float) -> None:
+    """The cancel comes before, while and after it is elected."""
+    election = FencedElection(connect(), path)
+    observing = InThread(lambda: election.run(lambda lease: pytest.fail("it acted"), observe_only=True))
+    Event().wait(after_s)
+    election.cancel()
+    assert observing.result() is None
+    assert election.leader() is None
 
 
 def test_an_election_that_only_observes_is_elected_and_does_not_act(

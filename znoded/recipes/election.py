@@ -50,7 +50,10 @@ class FencedElection:
         self._is_cancelled = False
 
     def campaign(self, timeout_s: float | None = None) -> Lease:
-        """Wait to be elected: the lease of the leadership, whose token is the epoch. Raises as `FencedLock.acquire`."""
+        """Wait to be elected: the lease of the leadership, whose token is the epoch.
+
+        Raises as `FencedLock.acquire`, and AcquireCancelled after `cancel`.
+        """
         return self._lock.acquire(timeout_s)
 
     def run(self, lead: Callable[[Lease], T], *, observe_only: bool = False) -> T | None:
@@ -60,12 +63,13 @@ class FencedElection:
         so that what this election would do can be compared with what another mechanism does. It leads, without acting,
         until its lease is lost or `cancel` is called.
         """
-        self._is_cancelled = False
         try:
             lease = self.campaign()
         except AcquireCancelled:
             return None
         with lease:
+            if self._is_cancelled:
+                return None  # while it was being elected
             if not observe_only:
                 return lead(lease)
             log.info("%s: %s would lead with epoch %d", self.path, self._identifier, lease.token)
@@ -76,9 +80,12 @@ class FencedElection:
         return None
 
     def cancel(self) -> None:
-        """Campaign no more. A leader stays one, unless it only observes."""
+        """Campaign no more, with this election, whether it does or is about to. A leader stays one, unless it observes.
+
+        `lead` is not called any more once this was; to campaign again takes another election.
+        """
         self._is_cancelled = True
-        self._lock.cancel()
+        self._lock.close()
         if self._shadow is not None:
             self._shadow.release()
 

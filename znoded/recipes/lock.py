@@ -9,6 +9,7 @@ from kazoo.exceptions import NoNodeError
 
 from znoded.recipes.attempt import Attempt, Wanted
 from znoded.recipes.clock import Clock, SystemClock
+from znoded.recipes.errors import AcquireCancelled
 from znoded.recipes.lease import Lease, OnStanding
 from znoded.recipes.names import queue
 
@@ -52,6 +53,7 @@ class FencedLock:
         )
         self._attempts: set[Attempt] = set()
         self._guard = threading.Lock()
+        self._is_closed = False
 
     def acquire(self, timeout_s: float | None = None) -> Lease:
         """Wait for the lock: its lease, which has the token and is to be released.
@@ -69,9 +71,15 @@ class FencedLock:
         return self._run(Attempt(self._wanted, timeout_s, waits=False))
 
     def cancel(self) -> None:
-        """End every `acquire` that waits, with AcquireCancelled. Leases stay."""
+        """End every `acquire` that waits, with AcquireCancelled; one that has yet to begin is not among them."""
         for attempt in self._going_on():
             attempt.cancel()
+
+    def close(self) -> None:
+        """Have every `acquire`, whether it waits or is yet to come, raise AcquireCancelled. Leases stay."""
+        with self._guard:
+            self._is_closed = True
+        self.cancel()
 
     def contenders(self) -> list[str]:
         """The identifiers of all that hold the lock or wait for it, in order. Raises KazooException."""
@@ -99,6 +107,8 @@ class FencedLock:
 
     def _run(self, attempt: Attempt) -> Lease | None:
         with self._guard:
+            if self._is_closed:
+                raise AcquireCancelled(f"waiting for {self.path} was cancelled")
             self._attempts.add(attempt)
         try:
             return attempt.run()
