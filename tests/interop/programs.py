@@ -90,6 +90,10 @@ class Conversation:
         self._process.terminate()
         self._process.wait()
 
+    def kill(self) -> None:
+        """End the tool without a chance to say goodbye to anybody."""
+        self._process.kill()
+
     def say(self, line: str, answer: str) -> None:
         """Send a line and wait for one that the regular expression `answer` is found in."""
         assert self._process.stdin is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ HERE = Path(__file__).parent
 CHECKS = check_names(HERE, "*Checks.java", r'checks\.add\("(\w+)"')
 KILL_INTERVAL_S = 10.0
 ACQUIRE_TIMEOUT_S = 20.0
+LOCK_DELAY_S = 4
+POLL_S = 0.02
 # A check may lose to a kill, as it would with any server: Curator does not know if what it sent was done. Not so often.
 TRIES_WHILE_LEADERS_ARE_KILLED = 2
 
@@ -140,6 +143,32 @@ def test_curators_mutex_and_a_fenced_lock_exclude_each_other_and_count_on(java: 
                 tokens.append(lease.token)
                 program.say("acquire", "^busy$")
         assert tokens == sorted(set(tokens))
+
+
+def test_a_mutex_stays_taken_for_the_lock_delay_after_its_holders_session_expired(
+    java: list[str], tmp_path: Path
+) -> None:
+    lock = "/locks/delayed"
+    with member(tmp_path) as server, closed_client(server.address) as client:
+        program = [*java, "FencingProgram", server.address, lock]
+        with Conversation(program) as holder, Conversation(program) as heir:
+            client.create(f"/zookeeper/lock_delay{lock}", b"%d" % (LOCK_DELAY_S * 1000), makepath=True)
+            holder.wait_for("^ready$")
+            heir.wait_for("^ready$")
+            holder.say("acquire", r"^token \d+$")
+            (contender,) = client.get_children(lock)
+            holder.kill()
+            while contender in client.get_children(lock):
+                time.sleep(POLL_S)
+            expired_s = time.monotonic()
+            assert client.get_children(lock) == [f"kept-{contender}"]
+            heir.say("acquire", "^busy$")
+            while heir.heard[-1] == "busy":
+                heir.say("acquire", r"^(busy|token \d+)$")
+            assert time.monotonic() - expired_s > LOCK_DELAY_S - 1
+            assert int(heir.heard[-1].split()[1]) > int(holder.heard[-1].split()[1])
+            heir.say("release", "^released$")
+            heir.say("acquire", r"^token \d+$")  # a release delays nothing
 
 
 def test_the_helper_for_curator_is_the_one_in_the_documentation() -> None:
