@@ -28,6 +28,7 @@ from znoded.admin.api.errors import ApiError
 from znoded.admin.api.feed import Feed
 from znoded.admin.api.lines import EVENTS, Form
 from znoded.admin.api.streams import WatchStream
+from znoded.admin.api.unread import Unread
 from znoded.tree.acl import SUPER
 from znoded.tree.history import Change
 
@@ -49,8 +50,8 @@ class StreamMachine(Machine):
         super()._run(process)
         # Without the session in which the API writes: nobody writes by it here.
         backend = Backend(self.member, self.member._reactor)
-        self.member.delivery.applied = backend._applied
-        self.feed = Feed(backend)
+        backend.waiting.start()
+        self.feed = Feed(backend, Unread(self.member._reactor, self.member.limits.api_unread_bytes))
         self.feed.start()
 
 
@@ -74,6 +75,8 @@ class Connection:
                     self.watcher.told_line(json.loads(text))
 
     def finish(self) -> None: ...
+
+    def abort(self) -> None: ...
 
     def break_off(self) -> None:
         """The connection is gone; the member learns it at once, if it is there."""

@@ -9,8 +9,8 @@ import pytest
 
 from tests.admin.api.house import ApiHouse
 from tests.server.test_cell_member import FollowersHouse, FollowingReplica
-from znoded.admin.api.backend import PATIENCE_S
 from znoded.admin.api.site import ApiSite
+from znoded.admin.api.waiting import PATIENCE_S
 from znoded.server import cell_member
 from znoded.tree.history import Compacted
 from znoded.tree.history_segment import Unreadable

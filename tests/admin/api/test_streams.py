@@ -152,10 +152,10 @@ def test_many_groups_are_served_in_turns(house: ApiHouse, monkeypatch: pytest.Mo
     for client in clients:
         client.lines()
     feed = house.site.feed
-    wake = house.site.backend.woken
-    monkeypatch.setattr(house.site.backend, "woken", [])
+    wake = house.site.backend.waiting.woken
+    monkeypatch.setattr(house.site.backend.waiting, "woken", [])
     told = [(house.put("/a"), kind, "/a") for kind in ("created", "changed", "changed")]
-    monkeypatch.setattr(house.site.backend, "woken", wake)
+    monkeypatch.setattr(house.site.backend.waiting, "woken", wake)
     monkeypatch.setattr("znoded.admin.api.feed.TURN_S", -1.0)
     for revision, _, _ in told:
         feed.advance()

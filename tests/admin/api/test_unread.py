@@ -116,11 +116,11 @@ def test_however_much_is_applied_at_a_time_who_reads_is_not_cut(
     house: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [watch(house, "prefix=/a") for _ in range(3)]
-    wake = house.site.backend.woken
-    monkeypatch.setattr(house.site.backend, "woken", [])
+    wake = house.site.backend.waiting.woken
+    monkeypatch.setattr(house.site.backend.waiting, "woken", [])
     kinds = ["created"] + ["changed"] * 11
     told = [(house.put("/a", bytes(700_000)), kind, "/a") for kind in kinds]
-    monkeypatch.setattr(house.site.backend, "woken", wake)
+    monkeypatch.setattr(house.site.backend.waiting, "woken", wake)
     house.site.feed.advance()
     house.settle()
     assert [events(client) for client in clients] == [told] * 3

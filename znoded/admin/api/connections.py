@@ -13,6 +13,7 @@ from twisted.web.http import HTTPChannel
 from twisted.web.server import Request
 
 from znoded.admin.api import errors
+from znoded.admin.api.dispatch import NO_OPERATION
 
 if TYPE_CHECKING:
     from znoded.admin.api.site import ApiSite
@@ -113,7 +114,7 @@ class ApiChannel(HTTPChannel):
 
     def reply_and_close(self, error: errors.ApiError) -> None:
         """Answer a request that is not read to its end."""
-        self.site.requests["none", error.code] += 1
+        self.site.requests[NO_OPERATION, error.code] += 1
         body = json.dumps({"error": error.body}).encode() + b"\n"
         head = b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
         transport: Any = self.transport

@@ -22,11 +22,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import RETRY_S, Backend
+from znoded.admin.api.backend import Backend
 from znoded.admin.api.groups import Group
 from znoded.admin.api.lines import EncodedChange, EncodedRevision
 from znoded.admin.api.past import Past
 from znoded.admin.api.unread import Unread
+from znoded.admin.api.waiting import RETRY_S
 from znoded.tree.history import Change, Compacted
 from znoded.tree.history_segment import Unreadable
 
@@ -69,7 +70,7 @@ class Feed:
     def start(self) -> None:
         """Begin with what is applied from now on."""
         self.position = self.backend.revision
-        self.backend.woken.append(self.advance)
+        self.backend.waiting.woken.append(self.advance)
         self._timer.start(TICK_S, now=False)
 
     def stop(self) -> None:

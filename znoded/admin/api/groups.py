@@ -7,10 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import RETRY_S
 from znoded.admin.api.lines import EncodedChange, EncodedRevision, Form, line
-from znoded.admin.api.locks import Locks
-from znoded.admin.api.queues import Contender
 from znoded.tree.acl import Identities
 
 if TYPE_CHECKING:
@@ -157,53 +154,3 @@ class ChangeGroup(Group):
         """Each stream looks for itself what it missed; or hears that it is not known any more."""
         for stream in self.streams:
             stream.fall_behind()
-
-
-class LeaderGroup(Group):
-    """Watches who leads an election."""
-
-    def __init__(self, feed: Feed, locks: Locks, path: bytes, form: Form, identities: Identities) -> None:
-        super().__init__(feed, path, True, form, identities)
-        self._locks = locks
-        self._told: object = None
-        self._is_looking = False
-        self.current = self._line(locks.queues.first_now(path), feed.position)
-
-    def queue(self, revision: EncodedRevision, changes: list[EncodedChange]) -> None:
-        """What has changed is seen when all is applied."""
-
-    def changed(self, position: int) -> None:
-        """Tell of another leader, or another value of the same; where the line is long, when it is known."""
-        first = self._locks.queues.first_now(self.path)
-        if first is not None or self._locks.queues.now(self.path) is not None:
-            self._tell(first, position)
-        elif not self._is_looking:
-            self._is_looking = True
-            self._feed.backend.spawn(self._look())
-
-    async def _look(self) -> None:
-        while self.streams:
-            try:
-                first = await self._locks.queues.first(self.path)
-            except errors.ApiError:
-                await self._feed.backend.sleep(RETRY_S)
-                continue
-            self._tell(first, self._feed.position)
-            break
-        self._is_looking = False
-
-    def catch_up(self) -> None:
-        """Only the present counts."""
-        self.changed(self._feed.position)
-
-    def _tell(self, first: Contender | None, position: int) -> None:
-        before = self._told
-        encoded = self._line(first, position)
-        if self._told != before:
-            self.current = encoded
-            self.append(position, encoded)
-
-    def _line(self, first: Contender | None, position: int) -> bytes:
-        leader = None if first is None else self._locks.told(first.path, self.identities)
-        self._told = leader
-        return line(self.form, "leader", {"revision": position, "leader": leader})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import islice
 
+from znoded.admin.api.attempts import Wish, new_contender
 from znoded.admin.api.backend import Backend
 from znoded.admin.api.items import Fields, acl_of, bytes_of, text_of
-from znoded.admin.api.locks import Locks, Wish, new_contender
+from znoded.admin.api.locks import Locks
 from znoded.admin.api.operations import LINEARIZABLE, after_barrier
+from znoded.admin.api.sessions import Sessions
 from znoded.tree.acl import Identities
 from znoded.tree.znode import NO_OWNER, owner_of
 
@@ -21,6 +23,7 @@ class LockOperations:
 
     def __init__(self, backend: Backend, locks: Locks) -> None:
         self._backend = backend
+        self._sessions = Sessions(backend)
         self._locks = locks
 
     async def lock_acquire(self, asked: Fields, identities: Identities) -> Fields:
@@ -32,7 +35,7 @@ class LockOperations:
         return await self._acquire(asked, asked["election"], "epoch", identities)
 
     async def _acquire(self, asked: Fields, lock: str, called: str, identities: Identities) -> Fields:
-        session = await self._backend.session(asked["session"])
+        session = await self._sessions.opened_by(asked["session"])
         contender = asked["contender"].encode() if "contender" in asked else new_contender()
         acl, value = acl_of(asked.get("acl")), bytes_of(asked["value"])
         wish = Wish(lock.encode(), session, contender, value, acl, identities)
@@ -42,7 +45,7 @@ class LockOperations:
 
     async def lock_release(self, asked: Fields, identities: Identities) -> Fields:
         """Give a lock back; it may be gone already."""
-        session = await self._backend.session(asked["session"])
+        session = await self._sessions.opened_by(asked["session"])
         released = await self._locks.release(asked["lock"].encode(), session, asked["token"], identities)
         return {"released": released, **after_barrier(self._backend)}
 

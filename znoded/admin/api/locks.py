@@ -8,75 +8,25 @@ whatever recipe made it, in the order of creation; the revision of that is its f
 
 from __future__ import annotations
 
-import secrets
-from typing import NamedTuple
-
 from twisted.internet.defer import CancelledError
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import Backend, shielded
+from znoded.admin.api.attempts import Attempt, Held, Wish
+from znoded.admin.api.backend import Backend
 from znoded.admin.api.items import Fields, session_id_of, stat_of, text_of, value_of
 from znoded.admin.api.queues import Contender, Queues, contender_of
+from znoded.admin.api.waiting import shielded
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
-from znoded.tree.acl import READ, Acls, Identities, allowed
+from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.paths import parent_of
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
 from znoded.tree.znode import czxid_of, next_version, version_of
 
 INFIX = b"__lock__"
-CONTENDER_BYTES = 16
-REQUEST_BYTES = 4
 #: How long until a contender that could not be withdrawn is tried again.
 WITHDRAW_RETRY_S = 1.0
-
-
-class Wish(NamedTuple):
-    """What is wanted: a lock, by a session; `contender` names the attempt, `value` is what others are told of it."""
-
-    lock: bytes
-    session: Session
-    contender: bytes
-    value: bytes
-    acl: Acls | None
-    identities: Identities
-
-
-class Attempt:
-    """One request for a lock, and which contenders in line are its own.
-
-    A client whose request broke off asks again with the same contender, maybe at another member, while the first one
-    is not known to be gone there. So a contender belongs to one request: to the one that created it, which is in its
-    name, until another takes it over, which its version tells. Only whose it is may take it away.
-    """
-
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self.prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-"
-        self.path = self.prefix + secrets.token_hex(REQUEST_BYTES).encode() + b"-lock-"
-        #: Path -> the version with which it was taken over.
-        self.taken: dict[bytes, int] = {}
-
-    def had(self, path: bytes) -> bool:
-        """Whether it is, or was, one of this request's."""
-        return path in self.taken or path.startswith(self.path)
-
-    def has(self, path: bytes, node: bytes) -> bool:
-        """Whether it still is."""
-        return self.had(path) and version_of(node) == self.taken.get(path, 0)
-
-
-class Held(NamedTuple):
-    """A lock that is held: the path of the contender and its token."""
-
-    path: bytes
-    token: int
-
-
-def new_contender() -> bytes:
-    """A name for an attempt that nobody else has."""
-    return secrets.token_hex(CONTENDER_BYTES).encode()
 
 
 class Locks:
@@ -121,10 +71,10 @@ class Locks:
                 await self._delete(path, token, wish.identities)
             return held
         except CancelledError:
-            self._backend.spawn(self._withdraw(attempt))
+            self._backend.waiting.spawn(self._withdraw(attempt))
             raise
         except Exception:
-            await shielded(self._backend.spawn(self._withdraw(attempt)))
+            await shielded(self._backend.waiting.spawn(self._withdraw(attempt)))
             raise
 
     async def _enqueue(self, attempt: Attempt) -> None:
@@ -171,7 +121,7 @@ class Locks:
             left_s = deadline_s - self._backend.reactor.seconds()
             self.waiting_count += 1
             try:
-                is_any_gone = await self._backend.until_any_gone((ahead.path, own.path), left_s)
+                is_any_gone = await self._backend.waiting.until_any_gone((ahead.path, own.path), left_s)
             finally:
                 self.waiting_count -= 1
             if not is_any_gone:
@@ -223,7 +173,7 @@ class Locks:
             except errors.ApiError as error:
                 if error.code == "no_auth":
                     return  # nor could its client take it away: it goes with the session
-            await self._backend.sleep(WITHDRAW_RETRY_S)
+            await self._backend.waiting.sleep(WITHDRAW_RETRY_S)
 
     # ---- giving it back
 

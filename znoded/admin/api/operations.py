@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import Backend, secret_of
+from znoded.admin.api.backend import Backend
 from znoded.admin.api.history_errors import named_errors
 from znoded.admin.api.items import Fields, acl_of, bytes_of, item_of, session_id_of, text_of
+from znoded.admin.api.sessions import Sessions, secret_of
 from znoded.admin.api.slices import SortedChildren
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Identities, allowed
@@ -30,19 +31,20 @@ class Operations:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._sessions = Sessions(backend)
         self._sorted_children = SortedChildren(backend)
 
     # ---- sessions
 
     async def session_create(self, asked: Fields, identities: Identities) -> Fields:
         """Begin a session."""
-        session = await self._backend.open_session(asked["timeout_ms"])
+        session = await self._sessions.open(asked["timeout_ms"])
         granted = {"id": session_id_of(session.id), "timeout_ms": session.timeout_ms}
         return {"session": secret_of(session), **granted, **after_barrier(self._backend)}
 
     async def session_keepalive(self, asked: Fields, identities: Identities) -> Fields:
         """Hear of it, and answer when the leader has: whoever is answered has its full timeout."""
-        session = await self._backend.session(asked["session"])
+        session = await self._sessions.opened_by(asked["session"])
         await self._backend.fresh()
         if session.id not in self._backend.tree.sessions:
             raise errors.session_expired()
@@ -50,7 +52,7 @@ class Operations:
 
     async def session_close(self, asked: Fields, identities: Identities) -> Fields:
         """End it."""
-        await self._backend.close_session(await self._backend.session(asked["session"]))
+        await self._sessions.close(await self._sessions.opened_by(asked["session"]))
         return {"closed": True, **after_barrier(self._backend)}
 
     # ---- reads
@@ -86,7 +88,7 @@ class Operations:
             if unsorted is not None:
                 children[unsorted] = await self._sorted_children.of(unsorted, told["revision"])
             elif resume_after is not None:
-                await self._backend.sleep(0)
+                await self._backend.waiting.sleep(0)
         page = found[: _page_length(found, limit)]
         items = [item_of(past.path, past.node, not asked["keys_only"]) for past in page]
         return {"items": items, "more": resume_after is not None or len(found) > len(page), **told}
@@ -110,7 +112,7 @@ class Operations:
         """Compare, then do one list of ops or the other."""
         owner = 0
         if "session" in asked:
-            owner = (await self._backend.session(asked["session"])).id
+            owner = (await self._sessions.opened_by(asked["session"])).id
         request = TxnRequest(
             owner,
             tuple(map(_compare, asked["compare"])),

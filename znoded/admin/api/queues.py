@@ -111,7 +111,7 @@ class Queues:
         if queue is not None:
             return queue
         async with self._scanning:  # one at a time, for the sake of everybody else
-            await self._backend.sleep(0)
+            await self._backend.waiting.sleep(0)
             while (queue := self.now(lock)) is None:
                 await self._bring_up(lock)
             return queue
@@ -155,7 +155,7 @@ class Queues:
                 raise errors.busy() from None
             if changes:
                 queue.apply(changes)
-                await self._backend.sleep(0)
+                await self._backend.waiting.sleep(0)
                 return
         revision = tree.zxid
         second_count = 0

@@ -30,14 +30,14 @@ async def sorted_in_slices(
             runs[-1] += run  # as children come, mostly: in the order of their numbers, or of their creation
         elif run:
             runs.append(run)
-        await backend.sleep(0)
+        await backend.waiting.sleep(0)
     if len(runs) == 1:
         return runs[0]
     merged: list[T] = []
     merging = merge(*runs)
     while part := list(islice(merging, SLICE)):
         merged += part
-        await backend.sleep(0)
+        await backend.waiting.sleep(0)
     return merged
 
 

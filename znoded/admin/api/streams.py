@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from znoded.admin.api import errors
-from znoded.admin.api.backend import RETRY_S
 from znoded.admin.api.feed import Feed
-from znoded.admin.api.groups import ChangeGroup, Group, LeaderGroup
+from znoded.admin.api.groups import ChangeGroup, Group
 from znoded.admin.api.lines import LAST_CHUNK, Form, line
-from znoded.admin.api.locks import Locks
+from znoded.admin.api.waiting import RETRY_S
 from znoded.tree.acl import Identities
 
 
@@ -162,20 +161,3 @@ class WatchStream(Stream):
         self.is_live = True
         self.next_line = group.end
         self._sink.send(line(self._form, "progress", {"revision": feed.position}))
-
-
-class LeaderStream(Stream):
-    """Watches who leads an election."""
-
-    def __init__(self, feed: Feed, locks: Locks, form: Form, path: bytes, identities: Identities) -> None:
-        super().__init__(feed, form)
-        self._key = ("leader", path, form, identities)
-        group = feed.join(self, self._key, lambda: LeaderGroup(feed, locks, path, form, identities))
-        assert isinstance(group, LeaderGroup)
-        self._group = group
-        self.next_line = group.end
-        self._first_line = group.current
-
-    def open(self, sink: Sink) -> None:
-        sink.send(self._first_line)
-        super().open(sink)
