@@ -143,11 +143,11 @@ def test_a_browser_that_began_in_the_past_does_not_go_back_there(house: ApiHouse
 
 
 def test_many_groups_are_served_in_turns(house: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes from another address is a group of its own: many changes for many groups take long."""
+    """Who has another identity is a group of its own: many changes for many groups take long."""
     clients = []
     for number in range(3):
-        clients.append(house.dial(f"10.0.0.{number}"))
-        clients[-1].send("watch?prefix=/a")
+        clients.append(house.dial())
+        clients[-1].send("watch?prefix=/a", user=f"user-{number}:secret")
     house.settle()
     for client in clients:
         client.lines()
@@ -173,6 +173,38 @@ def test_what_may_not_be_read_is_not_told(house: ApiHouse) -> None:
     assert events(alice) == [(made, "created", "/s"), (gone, "deleted", "/s")]
     assert events(watch(house, f"prefix=/s&after={made - 1}")) == []
     assert len(events(watch(house, f"prefix=/s&after={made - 1}", user=ALICE))) == 2
+
+
+def test_what_one_address_may_read_is_told_to_it_and_nobody_else_in_order(house: ApiHouse) -> None:
+    clients = {}
+    for host in ("10.0.0.1", "10.0.0.2"):
+        clients[host] = house.dial(host)
+        clients[host].send("watch?prefix=/a")
+    house.settle()
+    acl = [{"perms": ["read", "write", "create", "delete", "admin"], "scheme": "ip", "id": "10.0.0.2"}]
+    first = house.put("/a")
+    only = house.put("/a/b", acl=acl)
+    last = house.put("/a")
+    assert len(house.site.feed._groups) == 1
+    assert events(clients["10.0.0.1"]) == [(first, "created", "/a"), (last, "changed", "/a")]
+    told = [(first, "created", "/a"), (only, "created", "/a/b"), (last, "changed", "/a")]
+    assert events(clients["10.0.0.2"]) == told
+
+
+def test_what_nobody_follows_live_is_not_queued(house: ApiHouse) -> None:
+    after = house.put("/a")
+    told = [(house.put("/a", bytes(700_000)), "changed", "/a") for _ in range(3)]
+    client = house.dial()
+    client.send(f"watch?prefix=/a&after={after}")
+    house.site.feed._run()
+    client.transport.block()
+    told += [(house.put("/a", bytes(700_000)), "changed", "/a") for _ in range(3)]
+    (group,) = house.site.feed._groups.values()
+    assert group.lines_from(group.end) == (b"", group.end, 0)
+    assert not group._lines
+    client.transport.unblock()
+    house.settle()
+    assert events(client) == told
 
 
 def test_a_group_of_streams_shares_the_bytes(house: ApiHouse) -> None:

@@ -31,9 +31,9 @@ def unread(house: ApiHouse) -> Unread:
     return house.site.unread
 
 
-def slow_watch(house: ApiHouse, query: str, host: str = "127.0.0.1") -> HttpClient:
+def slow_watch(house: ApiHouse, query: str, host: str, user: str) -> HttpClient:
     client = house.dial(host)
-    client.send(f"watch?{query}")
+    client.send(f"watch?{query}", user=user)
     house.settle()
     client.lines()
     client.transport.block()
@@ -48,8 +48,8 @@ def read_on(house: ApiHouse, client: HttpClient) -> None:
 # ---- once for all
 
 
-def test_a_change_is_encoded_once_for_all_addresses_and_kept_once(house: ApiHouse, encoded: list[bytes]) -> None:
-    clients = [slow_watch(house, "prefix=/a", f"10.0.0.{number}") for number in range(50)]
+def test_a_change_is_encoded_once_for_all_hosts_and_users_and_kept_once(house: ApiHouse, encoded: list[bytes]) -> None:
+    clients = [slow_watch(house, "prefix=/a", f"10.0.0.{number}", f"user-{number % 5}:secret") for number in range(50)]
     revision = house.put("/a", bytes(700_000))
     assert len(encoded) == 1
     assert unread(house).total_bytes < MIB

@@ -81,6 +81,8 @@ class Group:
 
     def append(self, revision: int, encoded: bytes) -> None:
         """Queue a line, with which all is told up to this revision, and have it written to all."""
+        if not any(stream.is_live for stream in self.streams):
+            return  # they read it in the history
         self._feed.unread.hold(encoded)
         self._lines.append((revision, encoded))
         self._lines_bytes += len(encoded)
@@ -145,7 +147,10 @@ class ChangeGroup(Group):
     """Watches a key, or a key and all below it."""
 
     def queue(self, revision: EncodedRevision, changes: list[EncodedChange]) -> None:
-        """Those that may be read become a line."""
+        """Those that may be read become a line. It is the same for all addresses, unless an ACL names one."""
+        if any(change.is_by_address for change in changes):
+            self.catch_up()
+            return
         encoded = revision.line(self.form, changes, self.identities)
         if encoded is not None:
             self.append(revision.revision, encoded)

@@ -12,6 +12,8 @@ from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.history import Change
 from znoded.tree.history_block import ChangeKind
 
+#: The scheme of the identity that everybody has.
+ADDRESS_SCHEME = b"ip"
 LAST_CHUNK = b"0\r\n\r\n"
 #: The kinds of changes that are told; a change of an ACL is none.
 EVENTS: dict[int, str] = {
@@ -35,6 +37,8 @@ class EncodedChange:
         self.path = change.path
         #: Whether all may read it.
         self.is_open = change.acl is None
+        #: Whether it depends on the address of who asks.
+        self.is_by_address = any(entry.scheme == ADDRESS_SCHEME for entry in change.acl or ())
         self._change = change
         self._verdicts: dict[Identities, bool] = {}
 

@@ -11,6 +11,7 @@ from znoded.admin.api.groups import Group
 from znoded.admin.api.history_errors import named_errors
 from znoded.admin.api.lines import EncodedRevision
 from znoded.admin.api.unread import Unread
+from znoded.tree.acl import Identities
 from znoded.tree.history import History
 
 #: Changes looked at for one portion, and the bytes after which it is complete earlier.
@@ -36,15 +37,18 @@ class Past:
         self._portions: OrderedDict[object, Portion] = OrderedDict()
         self._is_used = False
 
-    def portion(self, group: Group, after: int, up_to: int) -> Portion:
-        """What the group watches of the changes after a revision, the first of them. Raises as `named_errors`."""
+    def portion(self, group: Group, identities: Identities, after: int, up_to: int) -> Portion:
+        """What one of the group with these identities is told of the first changes after a revision.
+
+        Raises as `named_errors`.
+        """
         self._is_used = True
         for_all = (group.watched, after)
-        for_these = (*for_all, group.identities)
+        for_these = (*for_all, identities)
         found = self._portions.get(for_all) or self._portions.get(for_these)
         if found is not None:
             return found
-        portion, may_all_read = self._made(group, after, up_to)
+        portion, may_all_read = self._made(group, identities, after, up_to)
         self._portions[for_all if may_all_read else for_these] = portion
         self._unread.hold(portion.data)
         if len(self._portions) > PORTIONS:
@@ -61,7 +65,7 @@ class Past:
         _, portion = self._portions.popitem(last=False)
         self._unread.release(portion.data)
 
-    def _made(self, group: Group, after: int, up_to: int) -> tuple[Portion, bool]:
+    def _made(self, group: Group, identities: Identities, after: int, up_to: int) -> tuple[Portion, bool]:
         """A portion, and whether all identities are told the same in it."""
         with named_errors():
             changes = self._history.changes(after, up_to, CHANGES)
@@ -72,7 +76,7 @@ class Past:
         for reached, of_revision in groupby(changes, attrgetter("revision")):
             encoded = EncodedRevision(reached, (change for change in of_revision if group.watches(change.path)))
             may_all_read = may_all_read and all(change.is_open for change in encoded.changes)
-            made = encoded.line(group.form, encoded.changes, group.identities)
+            made = encoded.line(group.form, encoded.changes, identities)
             if made is not None:
                 lines.append(made)
                 lines_bytes += len(made)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from znoded.admin.api import errors
 from znoded.admin.api.feed import Feed
 from znoded.admin.api.groups import ChangeGroup, Group
-from znoded.admin.api.lines import LAST_CHUNK, Form, line
+from znoded.admin.api.lines import ADDRESS_SCHEME, LAST_CHUNK, Form, line
 from znoded.admin.api.waiting import RETRY_S
 from znoded.tree.acl import Identities
 
@@ -130,15 +130,19 @@ class WatchStream(Stream):
         self, feed: Feed, form: Form, path: bytes, is_prefix: bool, after: int | None, identities: Identities
     ) -> None:
         super().__init__(feed, form)
-        self._key = ("watch", path, is_prefix, form, identities)
+        self._identities = identities
+        # With its address, each host would be a group of its own.
+        shared = tuple(identity for identity in identities if identity[0] != ADDRESS_SCHEME)
+        self._key = ("watch", path, is_prefix, form, shared)
         feed.advance()
-        group = feed.join(self, self._key, lambda: ChangeGroup(feed, path, is_prefix, form, identities))
+        group = feed.join(self, self._key, lambda: ChangeGroup(feed, path, is_prefix, form, shared))
         self._group = group
         self.position = feed.position if after is None else after
         self.next_line = group.end
         self.is_live = False
 
     def fall_behind(self) -> None:
+        """Read on in the history, as who it is."""
         self.is_live = False
         self._feed.write_later(self)
 
@@ -147,7 +151,7 @@ class WatchStream(Stream):
         feed = self._feed
         if self.position < feed.position:
             try:
-                data, self.position = feed.past.portion(group, self.position, feed.position)
+                data, self.position = feed.past.portion(group, self._identities, self.position, feed.position)
             except errors.ApiError as error:
                 self.end(error)
                 return
