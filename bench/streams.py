@@ -59,7 +59,7 @@ class Streams:
         """Open so many streams, and return when each has its first mark."""
         for number in range(count):
             stream = socket.create_connection((LOOPBACK, self._port))
-            stream.sendall(f"GET /v1/watch?prefix={PREFIX} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+            stream.sendall(f"GET /v1/watch?prefix={PREFIX} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             stream.setblocking(False)
             self._sockets[stream.fileno()] = stream
             self._rest[stream.fileno()] = b""
@@ -98,7 +98,7 @@ class Writer:
         """Begin to put."""
         op = {"op": "put", "key": f"{PREFIX}/key", "value": "", "parents": True}
         body = json.dumps({"then": [op]}).encode()
-        headers = ("Host: bench", "Content-Type: application/json", f"Content-Length: {len(body)}")
+        headers = ("Host: localhost", "Content-Type: application/json", f"Content-Length: {len(body)}")
         self._socket.sendall("\r\n".join(("POST /v1/txn HTTP/1.1", *headers, "", "")).encode() + body)
 
     def revision(self) -> int:

@@ -78,7 +78,7 @@ class PlainSender(Sender):
             return 0
         sent = 0
         try:
-            sent = self._socket_send(memoryview(data)[start:])
+            sent = self._socket_send(memoryview(data)[start:] if start else data)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:

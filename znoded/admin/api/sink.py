@@ -49,6 +49,11 @@ class StreamSink:
 
     def send(self, data: bytes) -> None:
         """Write, at once if that is possible."""
+        if not self._waiting and not self._sender.blocked:
+            self._sent = self._sender.send_part(data, 0)
+            if self._sent == len(data):
+                self._sent = 0
+                return
         self._unread.hold(data)
         self._waiting.append(data)
         self._write()
