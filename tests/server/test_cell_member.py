@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
-from tests.server.harness import Client, HandReplica, House, exists
+from tests.server.harness import Client, HandReplica, House, exists, ping
 from znoded.config import parse
 from znoded.server import cell_member
 from znoded.server.cell_member import CellMember
@@ -121,6 +121,20 @@ def test_the_leader_is_told_who_reads_before_it_confirms_the_read(
     monkeypatch.setattr(house.member.gate, "confirm", confirm)
     client.send(exists(1, b"/"))
     assert told_before == [[client.session_id.to_bytes(8)]]
+
+
+def test_a_client_that_pings_behind_a_read_that_waits_is_heard(
+    house: FollowersHouse, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader may confirm nothing for longer than a session timeout, and lead on."""
+    monkeypatch.setattr(house.member.gate, "confirm", lambda then: None)
+    client.send(exists(1, b"/"))
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    for _ in range(3):
+        house.now_ms += 3_000
+        client.send(ping())
+        assert live.heard_ms == house.now_ms
 
 
 def test_a_snapshot_leaves_nobody_waiting_for_a_session(house: FollowersHouse) -> None:

@@ -14,6 +14,8 @@ from tests.zab_raft.core.history import Violation
 from znoded.fencing import InProcessGuard
 from znoded.recipes.tenure import Tenure
 
+#: Seeds that found something once.
+FAILED_SEEDS = (1796185770,)
 SEEDS = int(os.environ.get("ZNODED_LOCK_SEEDS", "12"))
 
 
@@ -22,6 +24,11 @@ def test_the_guard_accepts_no_token_out_of_order_and_plain_locks_lose_writes() -
     assert reached["lost by plain locks"] > 0, "the test would not see what fencing prevents"
     assert reached["rejected"] > 0
     assert reached["accepted"] > reached["rejected"]
+
+
+@pytest.mark.parametrize("seed", FAILED_SEEDS)
+def test_seeds_that_failed_once(seed: int) -> None:
+    locks.run(seed)
 
 
 def test_fresh_seeds() -> None:

@@ -9,6 +9,7 @@ that does not read is not read from, and costs a bounded amount of memory.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Input is parsed until this much output has been made; then it is sent before more is parsed.
 OUTPUT_SLICE_BYTES = 256 * 1024
+#: What is kept waits for the read gate, and no number of bytes ends that.
+UNTIL_CONFIRMED = sys.maxsize
 
 #: The ops whose commands are made of what the client sent.
 WRITES = frozenset(
@@ -203,6 +206,11 @@ class ClientConnection(Protocol):
         """Keep what cannot be served yet, and look at it again when there are `need_bytes`."""
         self.kept = bytearray(data)
         self._need_bytes = need_bytes
+
+    @property
+    def waits_at_gate(self) -> bool:
+        """Whether what is kept is whole requests, which the read gate holds."""
+        return self.kept is not None and self._need_bytes == UNTIL_CONFIRMED
 
     def skip(self, size_bytes: int, xid: int) -> None:
         """Look at nothing of the next `size_bytes`, which end the request `xid`."""

@@ -225,6 +225,8 @@ class Pipeline:
         """The part of `data` that is requests to be served now, with what was kept in front of it."""
         if connection.kept is not None:
             data = connection.joined(data)
+            if connection.waits_at_gate and connection.live is not None:
+                connection.live.heard_ms = self._member.monotonic_ms()  # it may wait for longer than its timeout
             if not data and len(connection.kept or b"") > self._kept_bytes_limit:
                 connection.stop_reading()
         if connection.state is NEW and data:

@@ -9,18 +9,15 @@ leader is told whom this member heard before it confirms anything.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from znoded.jute.ops import Op
-from znoded.server.connection import OPEN, ClientConnection
+from znoded.server.connection import OPEN, UNTIL_CONFIRMED, ClientConnection
 
 if TYPE_CHECKING:
     from znoded.server.pipeline import Pipeline
 
-#: A wait that no number of bytes ends.
-UNTIL_CONFIRMED = sys.maxsize
 #: How long to wait, without a leader, before it is asked for again.
 RETRY_S = 0.05
 #: A connection is read from until so much of it waits.

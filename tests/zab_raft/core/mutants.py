@@ -138,8 +138,8 @@ MUTANTS = [
     Mutant(
         "no-append-after-a-heartbeat-for-the-commit",
         "leadership.py",
-        "            or progress.lacks_commit(self._log.committed)\n        ):\n",
-        "        ):\n",
+        "            or progress.lacks_commit(self._log.committed)\n",
+        "",
     ),
     Mutant(
         "commit-is-never-told",
