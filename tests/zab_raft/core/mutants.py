@@ -183,12 +183,7 @@ MUTANTS = [
         "        if self._pending_change > self._log.applied:\n",
         "        if False:\n",
     ),
-    Mutant(
-        "two-open-changes-are-not-noticed",
-        "log.py",
-        "        if len(changes) > 1:\n",
-        "        if False:\n",
-    ),
+    Mutant("two-open-changes-are-not-noticed", "log.py", "        if len(changes) > 1:\n", "        if False:\n"),
     Mutant(
         "union-majority-commits",
         "leadership.py",
