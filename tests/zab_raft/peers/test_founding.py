@@ -30,10 +30,10 @@ LATER = WELCOME._replace(raft_id=4, founding=False)
 @pytest.mark.parametrize(
     ("number", "answers", "decision"),
     [
-        (1, {2: SAME}, Found()),
+        (1, {2: SAME, 3: SAME}, Found()),
         (1, {2: SAME, 3: SAME, 4: SAME}, Found()),
-        (1, {}, Wait("1 of 3 voters are there, 2 are needed to found the cell")),
-        (1, {4: SAME}, Wait("1 of 3 voters are there, 2 are needed to found the cell")),
+        (1, {}, Wait("member 2, member 3 did not answer: all voters have to be there once, to found the cell")),
+        (1, {2: SAME, 4: SAME}, Wait("member 3 did not answer: all voters have to be there once, to found the cell")),
         (2, {1: SAME, 3: SAME}, Wait("member 1 has not founded the cell yet")),
         (2, {3: SAME}, Wait("member 1 has not founded the cell yet")),
         (

@@ -2,8 +2,8 @@
 
 A blank member asks all others of its table, in rounds. If any welcomes it, it joins that cell, unless another denies it
 the same raft id: each knows what it has seen, and one alone may have seen that the id belongs to a disk that was lost.
-The lowest-numbered voter founds a new cell when a majority of the voters, itself included, is blank and has the same
-table.
+The lowest-numbered voter founds a new cell when all voters are there, blank, and have the same table. A majority would
+not do: those whose disks were lost are blank too, and the one that they do not reach may be all that is left of a cell.
 """
 
 from __future__ import annotations
@@ -161,10 +161,9 @@ def _found(own_number: int, table: Table, answers: Mapping[int, Answer]) -> Deci
         return Wait(f"the table of members in the configuration of {_members(others)} differs from this member's")
     if own_number != min(table.voters):
         return Wait(f"member {min(table.voters)} has not founded the cell yet")
-    blank = table.voters & (answers.keys() | {own_number})
-    needed = len(table.voters) // 2 + 1
-    if len(blank) < needed:
-        return Wait(f"{len(blank)} of {len(table.voters)} voters are there, {needed} are needed to found the cell")
+    missing = table.voters - answers.keys() - {own_number}
+    if missing:
+        return Wait(f"{_members(missing)} did not answer: all voters have to be there once, to found the cell")
     return Found()
 
 
