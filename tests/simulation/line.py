@@ -72,13 +72,13 @@ class Line:
             cut = world.chance.randrange(1, len(data))
             parts = data[:cut], data[cut:]  # type: ignore[assignment]
         for part in parts:
-            world.at(arrival_s - world.now_s, self._name, partial(self.process.run, partial(self._arrive, part)))
+            world.at_time(arrival_s, self._name, partial(self.process.run, partial(self._arrive, part)))
 
     def give_up(self) -> None:
         """The client closes its end; the server sees that behind all that was sent."""
         self.is_given_up = True
         arrival_s = max(self.world.now_s + 0.001, self._last_up_s, self.stalled_until_s)
-        self.world.at(arrival_s - self.world.now_s, self._name, partial(self.process.run, self._lose))
+        self.world.at_time(arrival_s, self._name, partial(self.process.run, self._lose))
 
     # ---- the network and the server's process
 
@@ -132,7 +132,7 @@ class Line:
         world = self.world
         arrival_s = max(world.now_s + world.chance.uniform(0.0002, 0.002), self._last_down_s)
         self._last_down_s = arrival_s
-        world.at(arrival_s - world.now_s, self._name, call)
+        world.at_time(arrival_s, self._name, call)
 
     def _deliver(self, data: bytes) -> None:
         if self.is_given_up or self.is_silent:

@@ -165,7 +165,7 @@ class Link:
         world = self._network.world
         arrival_s = max(world.now_s + self._network.delay_s(), self._last_arrival_s)
         self._last_arrival_s = arrival_s
-        world.at(arrival_s - world.now_s, self.name, partial(self._arrive, self._connection, frame))
+        world.at_time(arrival_s, self.name, partial(self._arrive, self._connection, frame))
 
     def _arrive(self, connection: int, frame: bytes) -> None:
         if connection != self._connection or not self.is_open:

@@ -51,9 +51,13 @@ class World:
 
     def at(self, delay_s: float, label: str, call: Callable[[], object]) -> Event:
         """Have something happen later."""
+        return self.at_time(self.now_s + delay_s, label, call)
+
+    def at_time(self, time_s: float, label: str, call: Callable[[], object]) -> Event:
+        """Have something happen then; what was to happen at exactly the same time goes first."""
         self.event_count += 1
         event = Event(label, call)
-        heapq.heappush(self._events, (self.now_s + delay_s, self.event_count, event))
+        heapq.heappush(self._events, (time_s, self.event_count, event))
         return event
 
     def next(self) -> None:
