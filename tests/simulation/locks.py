@@ -267,10 +267,16 @@ class LockSimulation(Simulation):
         return self._is_calm
 
     def got(self, token: int, tenure: Tenure) -> None:
-        """A worker is told that it has the lock: all that had it before know that they do not have it any more."""
+        """A worker is told that it has the lock: all that had it before know that they do not have it any more.
+
+        It may have been paused for so long before it read that, that it knows the same of itself.
+        """
+        now_s = self.world.now_s
+        if tenure.standing(now_s) is Standing.LOST:
+            self.reached["told too late"] += 1
+            return
         newest = max(self._tokens, default=0)
         require(token > newest, "F1", f"token {token} after {newest}")
-        now_s = self.world.now_s
         for before, other in zip(self._tokens, self._tenures, strict=True):
             is_lost = other.standing(now_s) is Standing.LOST
             require(
