@@ -45,6 +45,9 @@ class FakeMember:
         self.stopped = True
         return succeed(None)
 
+    def look_at_readiness(self) -> Deferred[str]:
+        return succeed("")
+
     def back_up(self) -> Deferred[str]:
         return succeed("")
 

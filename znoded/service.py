@@ -131,7 +131,9 @@ class MemberService(Service):
             members = (
                 partial(told_members, self._config.member, member.cell) if isinstance(member, CellMember) else None
             )
-            site = admin_site(self._member.words, self._garbage, self._member.back_up, members, lambda: self._api)
+            site = admin_site(
+                member.words, self._garbage, member.look_at_readiness, member.back_up, members, lambda: self._api
+            )
             self._admin_port = await endpoint.listen(site)
         await self._member.start()
         if self._config.api.listen:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 from twisted.web.error import UnsupportedMethod
 from twisted.web.http_headers import Headers
 from twisted.web.resource import getChildForRequest
@@ -54,12 +57,12 @@ def words() -> CannedWords:
 
 @pytest.fixture
 def site(words: CannedWords) -> AdminSite:
-    return admin_site(words, GarbageCollection(Clock()), lambda: succeed("/data.backup-5"))
+    return admin_site(words, GarbageCollection(Clock()), lambda: succeed(""), lambda: succeed("/data.backup-5"))
 
 
 def post_backup(back_up: BackUp) -> tuple[int, dict[str, Any]]:
     """Status and answer of a backup that was asked for."""
-    site = admin_site(CannedWords(), GarbageCollection(Clock()), back_up)
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), lambda: succeed(""), back_up)
     request: Any = DummyRequest([b"backup"])
     request.method = b"POST"
     request.render(getChildForRequest(site.resource, request))
@@ -68,7 +71,8 @@ def post_backup(back_up: BackUp) -> tuple[int, dict[str, Any]]:
 
 def test_members_are_told_as_the_member_knows_them() -> None:
     told = {"member": 1, "leader": 2, "term": 7, "members": [{"number": 1}]}
-    site = admin_site(CannedWords(), GarbageCollection(Clock()), lambda: succeed(""), lambda: told)
+    nothing = partial(succeed, "")
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), nothing, nothing, lambda: told)
     status, body = get(site, "members")
     assert (status, json.loads(body)) == (200, told)
 
@@ -133,10 +137,38 @@ def test_the_process_is_healthy_while_it_starts(site: AdminSite, words: CannedWo
     assert get(site, "healthz") == (200, "ok\n")
 
 
-def test_the_member_is_ready_only_while_it_serves(site: AdminSite, words: CannedWords) -> None:
+def looked_at(readiness: Deferred[str]) -> DummyRequest:
+    """The request of a probe, given what it is told."""
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), lambda: readiness, lambda: succeed(""))
+    request = DummyRequest([b"readyz"])
+    request.render(getChildForRequest(site.resource, request))
+    return request
+
+
+def test_a_member_that_lacks_nothing_is_ready(site: AdminSite) -> None:
     assert get(site, "readyz") == (200, "ready\n")
-    words.serving = False
-    assert get(site, "readyz")[0] == 503
+
+
+def test_a_member_that_is_not_ready_says_what_is_missing() -> None:
+    request = looked_at(succeed("no leader is known"))
+    assert (request.responseCode, b"".join(request.written)) == (503, b"not ready: no leader is known\n")
+
+
+def test_a_probe_is_answered_when_the_member_knows() -> None:
+    readiness: Deferred[str] = Deferred()
+    request = looked_at(readiness)
+    assert not request.finished
+    readiness.callback("")
+    assert request.written == [b"ready\n"]
+    assert request.finished
+
+
+def test_a_probe_that_gave_up_is_not_answered() -> None:
+    readiness: Deferred[str] = Deferred()
+    request = looked_at(readiness)
+    request.processingFailed(Failure(ConnectionDone()))
+    readiness.callback("")
+    assert request.written == []
 
 
 def test_a_page_that_is_not_there_is_not_found(site: AdminSite) -> None:

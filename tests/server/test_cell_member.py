@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.server.harness import Client, HandReplica, House, exists, ping
 from znoded.config import parse
 from znoded.server import cell_member
 from znoded.server.cell_member import CellMember
+from znoded.server.readiness import PATIENCE_S
 
 TICK_MS = 2_000
 PATIENCE_MS = 3_000
@@ -28,12 +30,24 @@ class FollowingReplica(HandReplica):
     has_leader = True
     reaches_leader = True
 
-    def confirm_reads(self, then: Callable[[bool], None]) -> None:
-        then(True)
+    leader = 2
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.told: list[bytes] = []
+        self.confirms: bool | None = True
+        """What reads are told; None: nothing, they wait."""
+        self.asked: list[Callable[[bool], None]] = []
+
+    def confirm_reads(self, then: Callable[[bool], None]) -> None:
+        self.asked.append(then)
+        if self.confirms is not None:
+            then(self.confirms)
+
+    def members(self) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=False) for number in (1, 2, 3)
+        ]
 
     def tell_leader(self, payload: bytes) -> None:
         self.told.append(payload)
@@ -143,3 +157,74 @@ def test_a_snapshot_leaves_nobody_waiting_for_a_session(house: FollowersHouse) -
     house.member.load(lambda _table: ())
     assert waiting.transport.aborted
     assert not house.member.handshake._opening
+
+
+# ---- what a probe is told
+
+
+def readiness(house: FollowersHouse) -> list[str]:
+    """What is missing, once it is said."""
+    told: list[str] = []
+    house.member.look_at_readiness().addCallback(told.append)
+    return told
+
+
+def test_a_member_that_confirms_a_read_is_ready(house: FollowersHouse) -> None:
+    assert readiness(house) == [""]
+
+
+def test_a_member_that_knows_no_leader_says_whom_it_reaches(house: FollowersHouse) -> None:
+    house.replica.confirms = house.replica.has_leader = house.replica.reaches_leader = False
+    (missing,) = readiness(house)
+    assert "no leader is known" in missing
+    assert "a majority of 3 voters is needed, and those within reach are 1, 3" in missing
+
+
+def test_a_member_that_confirms_no_read_in_time_is_not_ready(house: FollowersHouse) -> None:
+    """Its leader may have lost the others and not know it yet, or it has yet to catch up."""
+    house.replica.confirms = None
+    told = readiness(house)
+    house.clock.advance(PATIENCE_S - 0.01)
+    assert told == []
+    house.clock.advance(0.01)
+    (missing,) = told
+    assert "member 2 leads, but no read was confirmed within 750 ms" in missing
+
+
+def test_a_member_that_cannot_reach_its_leader_is_not_ready(house: FollowersHouse) -> None:
+    house.replica.confirms, house.replica.reaches_leader = None, False
+    told = readiness(house)
+    house.clock.advance(PATIENCE_S)
+    assert told == ["member 2 leads and cannot be reached, so that reads and writes wait"]
+
+
+def test_a_member_that_sends_its_clients_away_is_not_ready(house: FollowersHouse) -> None:
+    house.replica.reaches_leader = False
+    house.pass_time(0)
+    house.pass_time(PATIENCE_MS + 1)
+    assert readiness(house) == ["member 2 leads and cannot be reached, so that reads and writes wait"]
+    assert house.replica.asked == []
+    house.replica.reaches_leader = True
+    house.pass_time(0)
+    assert readiness(house) == [""]
+
+
+def test_probes_wait_for_one_read_together(house: FollowersHouse) -> None:
+    """Also for one that an earlier probe did not wait for to the end: reads that nobody confirms do not pile up."""
+    house.replica.confirms = None
+    first = readiness(house)
+    house.clock.advance(PATIENCE_S)
+    assert len(first) == 1
+    second, third = readiness(house), readiness(house)
+    (read,) = house.replica.asked
+    read(True)
+    assert second == third == [""]
+    house.clock.advance(PATIENCE_S)
+    readiness(house)
+    assert len(house.replica.asked) == 2
+
+
+def test_a_member_that_stops_is_not_ready(house: FollowersHouse) -> None:
+    house.member.stop()
+    (missing,) = readiness(house)
+    assert missing.startswith("the member is starting or stopping")

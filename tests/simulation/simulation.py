@@ -22,6 +22,7 @@ from tests.simulation.line import Line
 from tests.simulation.linearizability import Undecided, is_linearizable, operations
 from tests.simulation.machine import Machine, Voters, quick_directory
 from tests.simulation.network import Network, WorldPeers
+from tests.simulation.readiness import Probes
 from tests.simulation.reference import Reference, Step
 from tests.simulation.sessions import SessionWitness
 from tests.simulation.trouble import ELECTION_MS, HEARTBEAT_MS, TICK_MS, Trouble
@@ -133,6 +134,7 @@ class Simulation:
         self._end_trouble()
         self._await("leader", self._has_leader)
         self._await("equal members", self._settles)
+        self._await("ready members", Probes(self).all_ready)
         self._check_end()
 
     def _await(self, what: str, condition: Callable[[], bool]) -> None:

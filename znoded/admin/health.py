@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from twisted.web.http import SERVICE_UNAVAILABLE
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.web.http import SERVICE_UNAVAILABLE, Request
 from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
 
-from znoded.admin.view import WordSource, is_serving
+LookAtReadiness = Callable[[], Deferred[str]]
+"""Fires soon, with what keeps the member from answering clients; empty if nothing does."""
 
 
 class Health(Resource):
@@ -20,17 +25,23 @@ class Health(Resource):
 
 
 class Readiness(Resource):
-    """200 while clients are answered, 503 while the member starts or stops."""
+    """200 while clients are answered, 503 while something is missing for that."""
 
     isLeaf = True
 
-    def __init__(self, words: WordSource) -> None:
+    def __init__(self, look: LookAtReadiness) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._words = words
+        self._look = look
 
-    def render_GET(self, request: IRequest) -> bytes:
+    def render_GET(self, request: Request) -> int:
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        if is_serving(self._words):
-            return b"ready\n"
+        ended = request.notifyFinish().addErrback(lambda _gone: None)
+        self._look().addCallback(lambda missing: None if ended.called else _answer(request, missing))
+        return NOT_DONE_YET
+
+
+def _answer(request: Request, missing: str) -> None:
+    if missing:
         request.setResponseCode(SERVICE_UNAVAILABLE)
-        return b"not ready: the member is starting or stopping\n"
+    request.write(f"not ready: {missing}\n".encode() if missing else b"ready\n")
+    request.finish()

@@ -12,7 +12,7 @@ from twisted.web.server import Site
 from znoded.admin.api.metrics import ApiCollector
 from znoded.admin.backup import BackUp, Backup
 from znoded.admin.commands import Commands
-from znoded.admin.health import Health, Readiness
+from znoded.admin.health import Health, LookAtReadiness, Readiness
 from znoded.admin.hosts import is_known
 from znoded.admin.members import AskMembers, Members
 from znoded.admin.metrics import Metrics
@@ -71,6 +71,7 @@ class AdminSite(Site):
 def admin_site(
     words: WordSource,
     garbage: GarbageCollection,
+    readiness: LookAtReadiness,
     back_up: BackUp,
     members: AskMembers | None = None,
     api: Callable[[], ApiSite | None] = lambda: None,
@@ -81,7 +82,7 @@ def admin_site(
     """
     root = Pages()  # type: ignore[no-untyped-call]
     root.putChild(b"healthz", Health())  # type: ignore[no-untyped-call]
-    root.putChild(b"readyz", Readiness(words))
+    root.putChild(b"readyz", Readiness(readiness))
     root.putChild(b"metrics", Metrics(words, garbage, ApiCollector(api)))
     root.putChild(b"commands", Commands(words))
     root.putChild(b"backup", Backup(back_up))

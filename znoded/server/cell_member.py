@@ -22,7 +22,7 @@ from znoded.config import Config
 from znoded.config_values import read_secret
 from znoded.jute.primitives import Reader
 from znoded.server.connection import ClientConnection, State
-from znoded.server.member import Member, storage_options
+from znoded.server.member import NOT_SERVING, Member, storage_options
 from znoded.server.membership import (
     CellRoster,
     conf_lines,
@@ -33,6 +33,7 @@ from znoded.server.membership import (
     roster_command,
 )
 from znoded.server.read_gate import ReadGate
+from znoded.server.readiness import PATIENCE_S, Readiness
 from znoded.server.sessions import LiveSession
 from znoded.server.tls import PeerContext
 from znoded.tree import reconfig
@@ -93,6 +94,7 @@ class CellMember(Member):
         super().__init__(config, reactor, partial(_make_replica, config))
         self.cell = cast(CellReplica, self.replica)
         self.gate = ReadGate(reactor, self.pipeline, self.cell.confirm_reads, self._report)
+        self._readiness = Readiness(reactor, self.cell.confirm_reads, self._missing)
         self._roster = CellRoster(self.tree)
         self._reporting = LoopingCall(self._report_sessions)
         self._reporting.clock = reactor
@@ -111,6 +113,32 @@ class CellMember(Member):
         if self._reporting.running:
             self._reporting.stop()
         return super().stop()
+
+    def look_at_readiness(self) -> Deferred[str]:
+        """Whether a linearizable read is answered: so not by a member that is cut off, or has yet to catch up."""
+        if not self.serving:
+            return succeed(f"{NOT_SERVING}, or waits for the others of its cell")
+        if self._is_cut_off:
+            return succeed(self._missing())
+        return self._readiness.look()
+
+    def _missing(self) -> str:
+        """What a linearizable read waits for."""
+        if not self.serving:
+            return NOT_SERVING
+        if not self.cell.has_leader:
+            return f"no leader is known, so that reads and writes wait: {self._voters_in_reach()}"
+        if not self.cell.reaches_leader:
+            return f"member {self.cell.leader} leads and cannot be reached, so that reads and writes wait"
+        return (
+            f"member {self.cell.leader} leads, but no read was confirmed within {int(PATIENCE_S * 1000)} ms: either it "
+            "lost its majority, or this member has not caught up; znoded members tells more"
+        )
+
+    def _voters_in_reach(self) -> str:
+        voters = [status for status in self.cell.members() if status.phase == "voter"]
+        reached = ", ".join(str(status.number) for status in voters if status.connected)
+        return f"a majority of {len(voters)} voters is needed, and those within reach are {reached or 'none'}"
 
     # ---- its part in the cell
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.logger import Logger
 
 from znoded.config import Config
@@ -39,6 +39,7 @@ from znoded.zab_raft.storage_options import StorageOptions
 log = Logger()
 
 SECRET_BYTES = 32
+NOT_SERVING = "the member is starting or stopping"
 
 
 def storage_options(config: Config) -> StorageOptions:
@@ -222,6 +223,10 @@ class Member:
         for connection in self.admission:
             connection.abort()
         exit_in_failure(self._reactor, str(error))
+
+    def look_at_readiness(self) -> Deferred[str]:
+        """Fires with what keeps clients from being answered, as a probe asks; empty if nothing does."""
+        return succeed("" if self.serving else NOT_SERVING)
 
     @inlineCallbacks
     def back_up(self) -> Any:
