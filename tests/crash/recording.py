@@ -16,8 +16,8 @@ from tests.zab_raft.split_files import SplitFiles
 class Operation(NamedTuple):
     """One change. `file` numbers the files in the order they were made; paths are below the data directory.
 
-    `kind`: create, allocate, write, sync, rename, remove, sync_directory, or commit for one of LMDB, whose `data` is
-    its whole file: LMDB's own atomicity is taken for granted.
+    `kind`: create, allocate, write, truncate, sync, rename, remove, sync_directory, or commit for one of LMDB, whose
+    `data` is its whole file: LMDB's own atomicity is taken for granted.
     """
 
     kind: str
@@ -65,6 +65,11 @@ class RecordingFiles(SplitFiles):
             super().write(descriptor, offset, pieces)
             self._note("write", file=self._files[descriptor], offset=offset, data=b"".join(pieces))
 
+    def truncate(self, descriptor: int, size_bytes: int) -> None:
+        with self._turn:
+            super().truncate(descriptor, size_bytes)
+            self._note("truncate", file=self._files[descriptor], size_bytes=size_bytes)
+
     def sync(self, descriptor: int) -> None:
         with self._turn:
             super().sync(descriptor)
@@ -108,6 +113,10 @@ class _File:
     def write(self, offset: int, data: bytes) -> None:
         _write(self.content, offset, data)
         self.unsynced.append((offset, data))
+
+    def truncate(self, size_bytes: int) -> None:
+        """Nothing reads what is cut, so that it does not matter if a power cut brings it back."""
+        del self.content[size_bytes:]
 
     def sync(self) -> None:
         self.synced = bytearray(self.content)
@@ -168,6 +177,9 @@ class Disk:
 
     def _write(self, operation: Operation) -> None:
         self._files[operation.file].write(operation.offset, operation.data)
+
+    def _truncate(self, operation: Operation) -> None:
+        self._files[operation.file].truncate(operation.size_bytes)
 
     def _sync(self, operation: Operation) -> None:
         self._files[operation.file].sync()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -177,6 +178,54 @@ def test_crash_during_the_restart_after_a_crash_loses_nothing(
             after = commands_in(path)
             assert after[: len(found)] == found
             assert after[len(found) :] in ([], [b"after the restart"])
+
+
+class FullDisk(RecordingFiles):
+    """Has no room for a segment and a tail once it is full."""
+
+    is_full = False
+
+    def allocate(self, descriptor: int, size_bytes: int) -> None:
+        if self.is_full and size_bytes > 3 * SEGMENT_BYTES // 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().allocate(descriptor, size_bytes)
+
+
+@pytest.mark.parametrize("outcome", ["kill", "power cut", "power cut with luck"])
+def test_crash_during_a_start_on_a_full_disk_loses_nothing(
+    directories: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str
+) -> None:
+    """The start goes on in a copy of the segment that was filled last."""
+    files = FullDisk(tmp_path / "data")
+    note_commits(monkeypatch, files)
+    member = JournalMember(tmp_path / "data", files, SEGMENT_BYTES).start()
+    commands = [b"%d " % number * 20 for number in range(20)]
+    for command in commands:
+        member.write(command)
+    began = len(files.operations)
+    crash(member)
+    files.is_full = True
+    again = JournalMember(tmp_path / "data", files, SEGMENT_BYTES).start()
+    assert again.journal.commands == commands
+    assert len(list((tmp_path / "data/log").glob("*.log"))) > 2
+    crash(again)
+    assert "truncate" in {operation.kind for operation in files.operations[began:]}
+    for count in range(began, len(files.operations) + 1):
+        disk = Disk(files.operations[:count])
+        if outcome == "kill":
+            directory = disk.after_kill(directories())
+        elif outcome == "power cut":
+            directory = disk.after_power_cut(directories())
+        else:
+            directory = disk.after_power_cut_with_luck(directories(), seed=count)
+        assert commands_in(directory) == commands
+
+
+def crash(member: JournalMember) -> None:
+    """End it without a last checkpoint."""
+    member.reactor.result_of(member.replica._log_thread.stop())
+    member.replica._store.close()
+    member.replica.directory.close()
 
 
 def records(operations: list[Operation]) -> list[int]:

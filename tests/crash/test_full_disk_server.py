@@ -36,3 +36,23 @@ def test_full_disk_refuses_writes_and_keeps_serving_reads(disk: Path) -> None:
         server.start()
         client = RawClient(server.port, 10_000)
         assert len(client.children(b"/")) == made + 3
+
+
+def test_a_restart_on_a_full_disk_serves_reads_to_the_sessions_there_are(disk: Path) -> None:
+    with ServerProcess(disk, TOML) as server:
+        client = RawClient(server.port, 10_000)
+        take_all_room(disk / "ballast")
+        made = 0
+        while not create(client, made):
+            made += 1
+        client.close()
+        server.kill()
+        take_all_room(disk / "more")
+        server.start()
+        client = RawClient(server.port, 10_000, client.session)
+        assert len(client.children(b"/")) == made + 1
+        assert create(client, made)
+        (disk / "ballast").unlink()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while create(client, made):
+            assert time.monotonic() < deadline_s, "the server does not recover"

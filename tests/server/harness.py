@@ -73,6 +73,9 @@ class HandReplica:
     def read_stored(self, table: bytes, key: bytes) -> bytes | None:
         return None
 
+    def propose_attach(self, command: bytes) -> bool:
+        return self.propose([command])
+
     def propose_change(self, command: bytes) -> bool:
         return self.propose([command])
 

@@ -157,7 +157,7 @@ class Handshake:
             return
         # What the session sent on its old connection takes effect before anything it sends on this one, or never.
         live.attach_asked = attach = self._next_attach(max(session.attach, live.attach_asked))
-        if not member.propose(attach_session(int(time.time() * 1000), session.id, attach, timeout_ms)):
+        if not member.replica.propose_attach(attach_session(int(time.time() * 1000), session.id, attach, timeout_ms)):
             connection.abort()
             return
         connection.state = State.OPENING

@@ -125,8 +125,9 @@ class DataDirectory:
             raise DirectoryError(
                 f"{path} is held by another process (pid {holder}); stop it or name another data directory"
             ) from error
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+        holder_line = b"%d\n" % os.getpid()
+        os.pwrite(lock, holder_line, 0)  # first: a full disk may have no block for it once this one was given back
+        os.ftruncate(lock, len(holder_line))
         return lock
 
     def _read_meta(self, member: int) -> Meta:

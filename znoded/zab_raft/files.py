@@ -36,6 +36,10 @@ class Files:
                 written = os.pwrite(descriptor, rest, offset)
                 rest = rest[written:]
 
+    def truncate(self, descriptor: int, size_bytes: int) -> None:
+        """Give back the file's blocks behind its first bytes; others can have them once it is synced."""
+        os.ftruncate(descriptor, size_bytes)
+
     def sync(self, descriptor: int) -> None:
         """Return when the file's data, and the metadata needed to read it back, is on the device."""
         os.fdatasync(descriptor)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from znoded.zab_raft.core.messages import HardState
@@ -15,6 +16,7 @@ from znoded.zab_raft.segment import (
     HEADER_BYTES,
     PREFIX_BYTES,
     Header,
+    SegmentReader,
     encode_payload,
     record_prefix,
     segment_name,
@@ -24,6 +26,8 @@ from znoded.zab_raft.segment import (
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 FILL_BYTES = 1 << 19
 """How much of the next segment is filled with zeros in one step, between two batches."""
+ROOM_PARTS = (2, 4, 8, 16)
+"""On a full disk, a log that is begun makes do with less room than a segment's: with one of these parts of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Batch:
 
 
 class Sealed(NamedTuple):
-    """A segment that is full."""
+    """A segment that is full, or that an earlier process filled last."""
 
     path: str
     last_index: int
@@ -86,20 +90,32 @@ class Log:
         return self._spare is not None and self._filled_bytes < self._spare_bytes and is_half_full
 
     def begin(
-        self, sequence: int, hard_state: HardState, first_index: int, last_index: int, tail: Sequence[bytes]
+        self,
+        sequence: int,
+        hard_state: HardState,
+        first_index: int,
+        last_index: int,
+        tail: Sequence[bytes],
+        segments: Sequence[Sealed] = (),
     ) -> None:
         """Start a new segment that replaces all others: it holds the hard state and, again, the payloads of the tail.
 
         The tail is the entries `first_index` .. `last_index`. Older segments may end in a torn record, and were perhaps
         read from a page cache that never reached the disk: from here on nobody reads them, and they are removed.
-        Raises `DiskFull` when there is no room.
+        Raises `DiskFull` when there is no room, not even to go on with `segments`, those that were read.
         """
-        tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
-        self._make_spare(self._segment_bytes + tail_bytes)
-        while self._filled_bytes < self._spare_bytes:
-            self._fill_part()  # synced below, all at once: nothing else wants the disk yet
         self._last_index = last_index
         self._hard_state = hard_state
+        tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
+        try:
+            self._make_spare(self._segment_bytes + tail_bytes)
+        except DiskFull:
+            if not segments:
+                raise
+            self._go_on(segments)
+            return
+        while self._filled_bytes < self._spare_bytes:
+            self._fill_part()  # synced below, all at once: nothing else wants the disk yet
         base_bytes = HEADER_BYTES + tail_bytes
         header = Header(sequence, self._new_salt(), first_index, hard_state, base_bytes)
         self._install(header, tail)
@@ -108,6 +124,36 @@ class Log:
             if number is not None and number < sequence:
                 self._files.remove(os.path.join(self._path, name))
         self._files.sync_directory(self._path)
+
+    def _go_on(self, segments: Sequence[Sealed]) -> None:
+        """Put a copy in the place of the last segment, and go on in that. Raises `DiskFull`.
+
+        All others were durable before the next one was begun, so this one alone may be torn or in a page cache only. It
+        takes little room: the last segment gives back what it has reserved behind its records, which is most of it as a
+        rule, since writes are refused when the one that would follow finds no room.
+        """
+        *sealed, last = segments
+        reader = SegmentReader(last.path)
+        payloads = [record.payload for record in reader.records()]
+        end = reader.end
+        reader.close()
+        descriptor = self._files.open(last.path)
+        try:
+            self._files.truncate(descriptor, end)  # what is cut, zeros or a torn record, is read as nothing
+            self._files.sync(descriptor)
+        finally:
+            self._files.close(descriptor)
+        self._make_small_spare(end)
+        self._sealed = sealed
+        self._install(replace(reader.header, salt=self._new_salt()), payloads)
+
+    def _make_small_spare(self, copied_bytes: int) -> None:
+        *parts, last_part = ROOM_PARTS
+        for part in parts:
+            with suppress(DiskFull):
+                self._make_spare(copied_bytes + self._segment_bytes // part)
+                return
+        self._make_spare(copied_bytes + self._segment_bytes // last_part)
 
     def append(self, batch: Batch) -> None:
         """Return when the batch is durable. Raises `DiskFull` when it needs the next segment and there is none."""

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 
 from znoded.zab_raft.core.messages import HardState
 from znoded.zab_raft.errors import LogDamaged
+from znoded.zab_raft.log import Sealed
 from znoded.zab_raft.segment import Record, SegmentReader, segment_name, sequence_of
 
 _log = Logger()
@@ -19,7 +20,7 @@ class Recovery:
 
     `sequence` is the highest segment's number, `hard_state` the last one stored, `last_index` and `last_term` belong to
     the last entry (those of the checkpoint when the log holds nothing newer). `payloads` is every record with a newer
-    entry, the first of which has index `first_index`.
+    entry, the first of which has index `first_index`. `segments` are those that were read.
     """
 
     def __init__(self, log_path: str, checkpoint_index: int, checkpoint_term: int) -> None:
@@ -34,6 +35,7 @@ class Recovery:
         self.last_index = checkpoint_index
         self.last_term = checkpoint_term
         self.payloads: list[bytes] = []
+        self.segments: list[Sealed] = []
 
     @property
     def empty(self) -> bool:
@@ -79,6 +81,7 @@ class Recovery:
                     path=reader.path,
                     offset=reader.torn_offset,
                 )
+            self.segments.append(Sealed(reader.path, expected_index - 1, reader.size_bytes))
 
     def _take(self, record: Record, next_index: int) -> tuple[int, list[bytes]]:
         if not self.payloads:

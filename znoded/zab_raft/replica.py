@@ -34,6 +34,9 @@ _log = Logger()
 BATCH_BYTES_LIMIT = 1 << 20
 """A batch is closed when its commands have this many bytes: it is applied in one go, and everybody waits for that."""
 
+ATTACHES_LIMIT = 1_000
+"""So many commands may wait while the disk is full."""
+
 HALVED_COMMANDS = 16
 """From so many on, a batch that finds the disk idle is halved: one half is applied while the other becomes durable."""
 
@@ -117,12 +120,25 @@ class Replica:
         """
         if not self.writable:
             return False
+        self._collect(commands)
+        return True
+
+    def propose_attach(self, command: bytes) -> bool:
+        """Have a command committed without which a client cannot even read: while the disk is full, too.
+
+        Most often it finds room in the segment that is being filled. False, and nothing done, if too many found none.
+        """
+        if self._closed or (not self.writable and self.outstanding >= ATTACHES_LIMIT):
+            return False
+        self._collect([command])
+        return True
+
+    def _collect(self, commands: list[bytes]) -> None:
         self._collected += commands
         self.outstanding_bytes += sum(map(len, commands))
         if not self._is_syncing:
             count = len(self._collected)
             self._submit(count if count < HALVED_COMMANDS else count // 2)
-        return True
 
     def propose_change(self, command: bytes) -> bool:
         """A change of the members is a command like any other, which refuses it: there is only one."""
@@ -181,7 +197,12 @@ class Replica:
         self._applied_term = recovery.last_term
         log = Log(directory.log_path, self._options.segment_bytes, self._files)
         log.begin(
-            recovery.sequence + 1, self._hard_state(), recovery.first_index, recovery.last_index, recovery.payloads
+            recovery.sequence + 1,
+            self._hard_state(),
+            recovery.first_index,
+            recovery.last_index,
+            recovery.payloads,
+            recovery.segments,
         )
         directory.set_initialised()
         self._log_thread = LogThread(log, self._reactor, self._synced, self._room_changed, self._log_failed)

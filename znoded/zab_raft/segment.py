@@ -145,7 +145,8 @@ def record_prefix(salt: int, payload: bytes) -> bytes:
 class SegmentReader:
     """A segment opened for reading; close it with `close`.
 
-    `torn_offset` is, once all records were read, where an unfinished record begins, or None.
+    Once all records were read, `end` is where the last of them ends, and `torn_offset` where an unfinished one begins,
+    or None.
     """
 
     def __init__(self, path: str) -> None:
@@ -155,7 +156,9 @@ class SegmentReader:
             if os.fstat(file.fileno()).st_size == 0:
                 raise LogDamaged(f"{path} is damaged at offset 0: it is empty")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.size_bytes = len(self._data)
         self.header = Header.decode(self._data[:HEADER_BYTES], path)
+        self.end = HEADER_BYTES
         self.torn_offset: int | None = None
         self._mark = self.header.salt.to_bytes(8)
 
@@ -177,6 +180,7 @@ class SegmentReader:
                 f"{self.path} is damaged at offset {offset}: the record there is not valid, but what follows it is; "
                 "restore the data directory from a backup"
             )
+        self.end = offset
         if self._data[offset : offset + len(self._mark)] == self._mark:
             self.torn_offset = offset
 

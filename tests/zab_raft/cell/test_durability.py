@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.zab_raft.members import JournalMember
 from znoded.zab_raft.cell.log import Readies, Restart
 from znoded.zab_raft.core.messages import AppendResponse, EntryKind, VoteResponse
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
+from znoded.zab_raft.files import Files
 from znoded.zab_raft.segment import HEADER_BYTES
 
 
@@ -237,6 +240,41 @@ def test_d16_leader_whose_disk_was_full_before_hands_over(quick_path: Path) -> N
     cell[2].log_thread.on_writable(True)
     cell.run(10)
     cell.check()
+
+
+def test_d16_member_whose_disk_is_full_starts_with_the_room_its_log_has(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on in a copy of the segment that it filled last; those before it, and what they keep, stay."""
+    cell = Cell(quick_path, segment_bytes=1 << 12).start()
+    for _ in range(60):
+        cell.write(1, size_bytes=100)
+    cell.settle()
+    cell.checkpoint(2)
+    before, segments = log_entries(cell[2]), len(cell[2].log_thread.log._sealed)
+    assert segments > 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "allocate", _no_room_for_a_segment(Files.allocate))
+        cell[2].cut_power()
+        cell[2].start()
+        cell.run_until(lambda: cell[2].started.called)
+    assert log_entries(cell[2]) == before[1:]  # whose first only tells the term from then on
+    assert len(cell[2].log_thread.log._sealed) == segments
+    for _ in range(60):
+        cell.write(1, size_bytes=100)
+    cell.check()
+    restart(cell, 2)
+    cell.write(1)
+    cell.check()
+
+
+def _no_room_for_a_segment(allocate: Callable[..., None]) -> Callable[..., None]:
+    def allocate_little(files: Files, descriptor: int, size_bytes: int) -> None:
+        if size_bytes > 1.5 * (1 << 12):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocate(files, descriptor, size_bytes)
+
+    return allocate_little
 
 
 def test_d18_directories_of_lone_members_and_of_cells_are_not_mixed_up(quick_path: Path) -> None:

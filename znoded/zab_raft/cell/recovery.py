@@ -10,6 +10,7 @@ from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Entry, HardState, Snapshot, size_bytes
 from znoded.zab_raft.core.stored import StoredLog
 from znoded.zab_raft.errors import LogDamaged
+from znoded.zab_raft.log import Sealed
 from znoded.zab_raft.recovery import Recovery
 from znoded.zab_raft.segment import Record, SegmentReader, encode_entries
 
@@ -42,6 +43,7 @@ class CellRecovery(Recovery):
                 )
             previous_path = reader.path
             self._read_segment(reader)
+            self.segments.append(Sealed(reader.path, self._next_index - 1, reader.size_bytes))
         if self.hard_state.commit >= max(self._next_index, self._checkpoint_index + 1):
             raise LogDamaged(
                 f"{self._path} ends with index {self._next_index - 1}, but what was committed up to index "
@@ -107,6 +109,7 @@ class CellRecovery(Recovery):
         if not leads_to_it:
             self.first_index = index + 1
             self.entries = []
+            self.segments = []
         state = self.hard_state
         vote = state.vote if state.term >= term else 0
         self.hard_state = HardState(max(state.term, term), vote, max(state.commit, index))

@@ -195,6 +195,10 @@ class CellReplica(CellDriver):
         self._wake()
         return True
 
+    def propose_attach(self, command: bytes) -> bool:
+        """As any other: the leader has to have room for it, and this member too, before it knows of it."""
+        return self.propose([command])
+
     def propose_change(self, command: bytes) -> bool:
         """Have the members changed as this command says, in order with the others'. False if not `writable`.
 

@@ -64,7 +64,8 @@ def recover(
     recovery = read_log(directory, store)
     state = recovery.hard_state
     log = CellLog(directory.log_path, segment_bytes, directory.files)
-    log.begin(recovery.sequence + 1, state, recovery.first_index, recovery.last_index, list(recovery.tail()))
+    indexes = recovery.first_index, recovery.last_index
+    log.begin(recovery.sequence + 1, state, *indexes, list(recovery.tail()), recovery.segments)
     directory.set_initialised()
     stored = recovery.stored(cell.configuration)
     return Recovered(cell, Node(directory.meta.raft_id, stored, state, random_below, options), log)
