@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "exit": set(),
     "garbage_collection": set(),
     "members": set(),
-    "recover": {"tree", "zab_raft"},
+    "recover": {"still_there", "tree", "zab_raft"},
+    "still_there": {"zab_raft"},
     "command": {"config", "members", "recover"},
     "service": {"server", "admin", "config", "exit", "garbage_collection"},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.cell_processes import CellProcesses
-from tests.server_process import ServerProcess
+from tests.server_process import ServerProcess, free_port
 from znoded.command import main
+from znoded.still_there import look_for
+from znoded.zab_raft.cell.server_lines import Member
 
 TOML = """
 [auth]
@@ -89,7 +92,11 @@ def test_a_cell_goes_on_from_one_member(tmp_path: Path, capsys: Captured) -> Non
         host, port = table_of(third)[2].split(":")
         with socket.create_server((host, int(port))):
             assert main(["recover", path, "--give-up", "1,2"]) == 1
-        assert f"something answers at {host}:{port}, where member 2 is" in capsys.readouterr().err
+            refusal = capsys.readouterr().err
+            assert f"  member 2: something answers at {host}:{port}\n" in refusal
+            assert "stop those that answer first, and for good" in refusal
+            assert main(["recover", path]) == 0
+            assert "--give-up" not in capsys.readouterr().out
         assert (third.data_dir / "meta").read_bytes() == meta
 
         assert main(["recover", path, "--give-up", "2,1"]) == 0
@@ -124,6 +131,73 @@ def test_a_cell_goes_on_from_one_member(tmp_path: Path, capsys: Captured) -> Non
                 assert other.get("/kept")[0] == b"new"
             third.kill()
             assert cell.leader() in (first, second)
+
+
+@pytest.mark.slow
+def test_a_member_of_a_cell_that_has_its_majority_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    """Whoever looks at one member that is down must not end the cell that goes on without it."""
+    cell = CellProcesses(tmp_path, lambda _number: TOML)
+    with cell:
+        leader = cell.leader()
+        down = next(member for member in cell if member is not leader)
+        down.kill()
+        meta = (down.data_dir / "meta").read_bytes()
+        numbers = [number for number, member in enumerate(cell, 1) if member is not down]
+        give_up = ",".join(map(str, numbers))
+
+        assert main(["recover", str(down.data_dir), "--give-up", give_up]) == 1
+        refusal = capsys.readouterr().err
+        assert f"at {leader.address} it says that it is a leader" in refusal
+        assert "it says that it is a follower" in refusal
+        assert (
+            f"Member {list(cell).index(leader) + 1} leads: the cell has its majority and needs no recovery" in refusal
+        )
+        assert main(["recover", str(down.data_dir)]) == 0
+        shown = capsys.readouterr().out
+        assert "needs no recovery" in shown
+        assert "--give-up" not in shown
+        assert (down.data_dir / "meta").read_bytes() == meta
+        assert not (down.data_dir / "renewals").exists()
+        down.start()
+
+
+def words_server(answer: bytes) -> tuple[socket.socket, str]:
+    """Answers one connection, as the clients' listener of a member does, and closes it."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        connection.recv(4)
+        connection.sendall(answer)
+        connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server, f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_member_is_found_by_what_it_tells_clients_when_its_peers_cannot_reach_it() -> None:
+    server, address = words_server(b"Zookeeper version: 3.9.5\nZxid: 0x5\nMode: leader\nNode count: 5\n")
+    with server:
+        sign = look_for(Member(2, closed_address(), address))
+    assert sign is not None
+    assert sign.leads
+    assert not sign.peer_answers
+    assert sign.text == f"member 2: at {address} it says that it is a leader"
+
+
+def test_what_listens_for_clients_and_says_nothing_may_be_a_balancer() -> None:
+    server, address = words_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with server:
+        assert look_for(Member(2, closed_address(), address)) is None
+
+
+def test_a_member_that_is_gone_gives_no_sign() -> None:
+    assert look_for(Member(2, closed_address(), closed_address())) is None
+    assert look_for(Member(2, closed_address(), "")) is None
+
+
+def closed_address() -> str:
+    return f"127.0.0.1:{free_port()}"
 
 
 def test_what_is_no_data_directory_is_refused(tmp_path: Path, capsys: Captured) -> None:

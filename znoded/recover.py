@@ -15,21 +15,21 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from znoded import __version__
+from znoded.still_there import Sign, look_for
 from znoded.tree.commands import HEAD, HEAD_BYTES
 from znoded.tree.proposals import new_roster
 from znoded.tree.tree import Tree
 from znoded.zab_raft.cell.renewals import Renewal
 from znoded.zab_raft.cell.roster import Roster
-from znoded.zab_raft.cell.server_lines import Member, split_address
+from znoded.zab_raft.cell.server_lines import Member
 from znoded.zab_raft.cell.survivor import By, Survivor
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.errors import DirectoryError, StorageError
 from znoded.zab_raft.increment import Changes
 
-CONNECT_TIMEOUT_S = 1.0
 MS_PER_S = 1000
 
-Answers = Callable[[Member], bool]
+LookFor = Callable[[Member], Sign | None]
 
 
 class Refused(Exception):
@@ -46,9 +46,9 @@ def recover(path: str, give_up: str | None) -> int:
         _check_owner(path)
         with closing(Survivor(path, tree)) as survivor:
             if give_up is None:
-                print("\n".join(_shown(survivor, tree, time.time())))
+                print("\n".join(_shown(survivor, tree, time.time(), look_for)))
             else:
-                print("\n".join(_done(_new_cell(survivor, give_up, _answers))))
+                print("\n".join(_done(_new_cell(survivor, give_up, look_for))))
     except (Refused, StorageError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -80,17 +80,17 @@ class _StoppedTree:
         return self.tree.take_changes()
 
 
-def _new_cell(survivor: Survivor, give_up: str, answers: Answers) -> Renewal:
+def _new_cell(survivor: Survivor, give_up: str, look: LookFor) -> Renewal:
     """Raises Refused, StorageError or OSError."""
     if not survivor.unfinished:
-        _check(survivor, give_up, answers)
+        _check(survivor, give_up, look)
     now = datetime.now(UTC)
     by = By(now.isoformat(timespec="seconds"), socket.gethostname(), _user(), __version__)
     time_ms = int(now.timestamp() * MS_PER_S)
     return survivor.begin_new_cell(by, lambda roster: new_roster(time_ms, roster.encode(), roster.text.encode()))
 
 
-def _check(survivor: Survivor, give_up: str, answers: Answers) -> None:
+def _check(survivor: Survivor, give_up: str, look: LookFor) -> None:
     """Raise Refused unless it needs others, exactly all of them are given up, and none of them answers."""
     roster, raft_id = survivor.roster, survivor.meta.raft_id
     if roster.voters == {raft_id}:
@@ -99,15 +99,29 @@ def _check(survivor: Survivor, give_up: str, answers: Answers) -> None:
     numbers = ",".join(str(member.number) for member in others)
     if sorted(give_up.replace(" ", "").split(",")) != sorted(numbers.split(",")):
         raise Refused(f"the other members are {numbers}, not {give_up}: all of them have to be given up, and no others")
-    there = [member for member in others if answers(member)]
-    if there:
-        raise Refused(
-            f"something answers at {there[0].peer}, where member {there[0].number} is: if a majority of the voters can "
-            "be had, the cell needs no recovery; if not, stop that member first, and for good"
-        )
+    signs = _signs(others, look)
+    if signs:
+        raise Refused("\n".join(_still_there(signs)))
 
 
-def _shown(survivor: Survivor, tree: _StoppedTree, now_s: float) -> Iterator[str]:
+def _signs(others: list[Member], look: LookFor) -> list[Sign]:
+    return [sign for member in others if (sign := look(member)) is not None]
+
+
+def _still_there(signs: list[Sign]) -> Iterator[str]:
+    """What was found of the others, and what that means."""
+    yield "Not all others are lost:"
+    yield from (f"  {sign.text}" for sign in signs)
+    leaders = [str(sign.member.number) for sign in signs if sign.leads]
+    if leaders:
+        yield f"Member {' and '.join(leaders)} leads: the cell has its majority and needs no recovery. Start this"
+        yield "member, and it catches up by itself; a new cell out of it would end the one that works."
+        return
+    yield "If a majority of the voters can be had, the cell needs no recovery: start this member, too, and look at"
+    yield "znoded members. If not, stop those that answer first, and for good."
+
+
+def _shown(survivor: Survivor, tree: _StoppedTree, now_s: float, look: LookFor) -> Iterator[str]:
     meta, state = survivor.meta, survivor.hard_state
     yield f"{survivor.directory.path}: member {meta.member}, raft id {meta.raft_id}, of cell {meta.cell}"
     yield f"term           {state.term}"
@@ -121,7 +135,12 @@ def _shown(survivor: Survivor, tree: _StoppedTree, now_s: float) -> Iterator[str
     if survivor.unfinished:
         yield "A new cell was begun here and is not finished: run this with --give-up as before."
         return
-    numbers = ",".join(str(member.number) for member in _others(survivor))
+    others = _others(survivor)
+    if signs := _signs(others, look):
+        yield from _still_there(signs)
+        return
+    yield "None of the others answers, as far as can be seen from here."
+    numbers = ",".join(str(member.number) for member in others)
     yield "Of several survivors, take the one whose last entry has the highest term, and of those the highest index."
     yield "Read 'A majority is lost' in docs/cells.md. To go on with this one alone, and without the others for ever:"
     yield f"  znoded recover {survivor.directory.path} --give-up {numbers}"
@@ -148,16 +167,6 @@ def _age(command: bytes, now_s: float) -> str:
     hours, seconds = divmod(max(0, round(now_s - time_s)), 3600)
     age = f"{hours} h {seconds // 60} min {seconds % 60} s"
     return f"{datetime.fromtimestamp(time_s, UTC).isoformat(sep=' ', timespec='seconds')}, {age} ago"
-
-
-def _answers(member: Member) -> bool:
-    """Whether anybody listens where the member's peers reach it."""
-    host, port = split_address(member.peer)
-    try:
-        socket.create_connection((host.strip("[]"), port), CONNECT_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def _check_owner(path: str) -> None:
