@@ -24,7 +24,9 @@ RETRY_INTERVAL_S = 1.0
 
 
 class Reactor(Protocol):
-    """The part of a Twisted reactor that the log needs."""
+    """The part of a Twisted reactor that a replica needs."""
+
+    def seconds(self) -> float: ...
 
     def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> Any: ...
 

@@ -9,10 +9,16 @@ from twisted.internet.defer import Deferred
 
 from tests.zab_raft.cell.cell import Cell, TestMember
 from tests.zab_raft.cell.journal import CellJournal
+from znoded.zab_raft.cell import options as options_module
+from znoded.zab_raft.cell.driver import TURN_S
+from znoded.zab_raft.cell.replica import CellReplica
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.errors import Refused
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot
 from znoded.zab_raft.peers.wire import Forward, FrameKind
+
+#: How long a machine takes to apply a command, if the test says so.
+APPLYING_S = 0.0002
 
 
 def reads_at(member: TestMember, count: int = 1) -> list[bool]:
@@ -356,6 +362,37 @@ def test_member_that_lags_a_little_catches_up_from_the_log(quick_path: Path) -> 
     cell.settle()
     assert cell[3].journal.loads == 0
     assert not any(isinstance(record, InstallSnapshot) for *_, record in cell.network.sent)
+    cell.check()
+
+
+def test_member_that_applies_a_long_log_leaves_others_their_turns(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No turn takes much longer than `TURN_S`, and everything is applied in its order."""
+    cell = Cell(quick_path, segment_bytes=1 << 20).start()
+    written = cell.write(1, 3_000, size_bytes=100)
+    cell.settle()
+    turns_s = []
+    apply_batch, turn = CellJournal.apply_batch, CellReplica._turn
+
+    def apply_slowly(journal: CellJournal, first_index: int, commands: list[bytes]) -> None:
+        apply_batch(journal, first_index, commands)
+        cell.reactor.rightNow += len(commands) * APPLYING_S
+
+    def time_turn(replica: CellReplica) -> None:
+        began_s = cell.reactor.seconds()
+        turn(replica)
+        turns_s.append(cell.reactor.seconds() - began_s)
+
+    monkeypatch.setattr(CellJournal, "apply_batch", apply_slowly)
+    monkeypatch.setattr(CellReplica, "_turn", time_turn)
+    monkeypatch.setattr(options_module, "APPLYING_BYTES", 10_000)
+    cell[2].cut_power()
+    cell[2].start()
+    cell.run_until(lambda: len(cell[2].journal.effects) > len(written))
+    assert cell[2].journal.effects[-len(written) :] == written
+    assert sum(turns_s) >= 3_000 * APPLYING_S
+    assert max(turns_s) < TURN_S + 10_000 / 100 * APPLYING_S  # what the last Ready has may come on top
     cell.check()
 
 

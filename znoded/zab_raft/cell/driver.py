@@ -56,7 +56,9 @@ from znoded.zab_raft.peers.wire import FrameKind
 _log = Logger()
 
 READIES_IN_TURN = 4
-"""More is done in the next turn, so that others have theirs."""
+TURN_S = 0.02
+"""What is more, or comes later, is done in the next turn, so that others have theirs: a member that applies a long log
+still answers heartbeats and probes."""
 FULL_DISK_ELECTIONS = 5
 """A leader whose disk is full hands over again after so many election timeouts: the first time may have failed, or it
 became leader only later. Not sooner: another one's disk may be full, too."""
@@ -196,15 +198,20 @@ class CellDriver:
         self._proposals.hand_over(node, self._peers.send)
         self._proposals.propose(node)
         self._reads.ask(node)
-        for _ in range(READIES_IN_TURN):
-            if self._failed or not (ready := node.ready()):
-                break
-            self._take(node, ready)
-        else:
-            self._wake()
+        self._take_readies(node)
         if self._proposals.may_go_on(node):
             self._wake()
         self._look_at_leader(node)
+
+    def _take_readies(self, node: Node) -> None:
+        end_s = self._reactor.seconds() + TURN_S
+        for _ in range(READIES_IN_TURN):
+            if self._failed or not (ready := node.ready()):
+                return
+            self._take(node, ready)
+            if self._reactor.seconds() >= end_s:
+                break
+        self._wake()
 
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
         """Whatever goes wrong in the core or the machine, this member's state cannot be trusted any more."""
