@@ -11,9 +11,14 @@ from twisted.internet.testing import MemoryReactorClock
 
 from tests.server.harness import Client, HandReplica, House, exists, ping
 from znoded.config import parse
+from znoded.jute.primitives import encode_buffer
+from znoded.jute.stat import STAT
 from znoded.server import cell_member
 from znoded.server.cell_member import CellMember
 from znoded.server.readiness import PATIENCE_S
+from znoded.tree.options import TreeOptions
+from znoded.tree.proposals import new_term
+from znoded.tree.tree import Tree
 
 TICK_MS = 2_000
 PATIENCE_MS = 3_000
@@ -157,6 +162,22 @@ def test_a_snapshot_leaves_nobody_waiting_for_a_session(house: FollowersHouse) -
     house.member.load(lambda _table: ())
     assert waiting.transport.aborted
     assert not house.member.handshake._opening
+
+
+def test_a_state_that_was_read_ahead_is_the_one_that_is_loaded(house: FollowersHouse) -> None:
+    other = Tree(TreeOptions())
+    other.apply(1, new_term(1_000, 1, b"s" * 32, TreeOptions()))
+    for number in range(3):
+        data = encode_buffer(b"%d" % number) + STAT.pack(*[number] * len(STAT.unpack(bytes(STAT.size))))
+        other.nodes[b"/%d" % number] = other.dirty.nodes[b"/%d" % number] = data
+    tables = {table: [item for item in items if item[1] is not None] for table, items in other.take_changes().items()}
+
+    read_table = house.member.read_ahead(lambda table: iter(tables.get(table, ())))  # type: ignore[arg-type]
+    house.member.load(read_table)
+    tree = house.member.tree
+    assert tree.nodes == other.nodes
+    assert tree.zxid == 1
+    assert {b"/0", b"/1", b"/2", b"/zookeeper"} == set(tree.children[b"/"])
 
 
 # ---- what a probe is told

@@ -79,6 +79,9 @@ class TreeMachine:
     def plan_change(self, command: bytes) -> ConfChange | bytes:
         return plan_change(self.tree, self._configuration(), command)
 
+    def read_ahead(self, read_table: ReadTable) -> ReadTable:
+        return read_table
+
     def refused_change(self, command: bytes, refusal: Refusal) -> bytes:
         return refused_change(command, refusal)
 

@@ -37,6 +37,7 @@ from znoded.server.readiness import PATIENCE_S, Readiness
 from znoded.server.sessions import LiveSession
 from znoded.server.tls import PeerContext
 from znoded.tree import reconfig
+from znoded.tree.tables import NODES, ReadTable
 from znoded.zab_raft.cell.machine import Refusal
 from znoded.zab_raft.cell.options import CellOptions
 from znoded.zab_raft.cell.replica import CellReplica
@@ -259,7 +260,13 @@ class CellMember(Member):
             log.info("Member {leader} leads in term {term}", leader=leader, term=term)
             self._look_for_leader(self.monotonic_ms())
 
-    def load(self, read_table: Callable[[bytes], Iterable[tuple[bytes, bytes]]]) -> None:
+    @staticmethod
+    def read_ahead(read_table: ReadTable) -> ReadTable:
+        """CellMachine: of all tables that of the znodes is the one that takes long."""
+        nodes: Any = dict(read_table(NODES))  # which a dict is made of faster than of its items
+        return lambda table: nodes if table == NODES else read_table(table)
+
+    def load(self, read_table: ReadTable) -> None:
         """CellMachine: a checkpoint, at the start or from the leader. Clients have to ask anew for what they watch."""
         self._abort_clients(lambda _connection: True)
         self.handshake.forget_all()

@@ -68,6 +68,9 @@ class CellJournal:
         self._changed = {}
         self.loads += 1
 
+    def read_ahead(self, read_table: ReadTable) -> ReadTable:
+        return read_table
+
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         for index, each in enumerate(commands, first_index):
             assert index > self._last_index, (index, self._last_index)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -12,7 +14,7 @@ from tests.zab_raft.cell.journal import CellJournal
 from znoded.zab_raft.cell import options as options_module
 from znoded.zab_raft.cell.driver import TURN_S
 from znoded.zab_raft.cell.replica import CellReplica
-from znoded.zab_raft.checkpoint import ReadTable
+from znoded.zab_raft.checkpointer import Checkpointer
 from znoded.zab_raft.core.errors import Refused
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot
 from znoded.zab_raft.peers.wire import Forward, FrameKind
@@ -479,25 +481,55 @@ def test_l8_leader_that_never_heard_that_its_snapshot_arrived_goes_on_behind_it(
     cell.check()
 
 
-def test_nothing_is_applied_while_the_machine_loads_a_snapshot(
+def read_ahead_slowly(monkeypatch: pytest.MonkeyPatch) -> Deferred[None]:
+    """When to go on with what the thread reads of a snapshot."""
+    released: Deferred[None] = Deferred()
+    in_thread = Checkpointer.in_thread
+
+    def slow_in_thread(checkpointer: Checkpointer, call: Callable[..., Any], *arguments: object) -> Deferred[Any]:
+        if getattr(call, "__func__", None) is not CellJournal.read_ahead:
+            return in_thread(checkpointer, call, *arguments)
+        done: Deferred[Any] = Deferred()
+        released.addCallback(lambda _none: in_thread(checkpointer, call, *arguments).chainDeferred(done))
+        return done
+
+    monkeypatch.setattr(Checkpointer, "in_thread", slow_in_thread)
+    return released
+
+
+def test_nothing_is_applied_while_the_machine_reads_a_snapshot(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = Cell(quick_path).start()
     lag_behind_the_log(cell)
     cell[3].start()
-    loaded: Deferred[None] = Deferred()
-    load = CellJournal.load
-
-    def load_slowly(journal: CellJournal, read_table: ReadTable) -> Deferred[None]:
-        return loaded.addCallback(lambda _none: load(journal, read_table))
-
-    monkeypatch.setattr(CellJournal, "load", load_slowly)
+    released = read_ahead_slowly(monkeypatch)
     cell.run(1)
     written = cell.write(1, 3)
     cell.run(1)
     assert cell[3].journal.applied == []
+    assert cell[3].journal.loads == 0
+    assert cell[3].replica.leader == 1  # whose heartbeats it hears
     assert cell[1].replica.leads
-    loaded.callback(None)
+    released.callback(None)
+    cell.run_until(lambda: set(written) <= set(cell[3].journal.effects))
+    cell.check()
+
+
+def test_a_member_that_ends_while_it_reads_a_snapshot_loads_it_at_the_next_start(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(quick_path).start()
+    lag_behind_the_log(cell)
+    written = list(cell[1].journal.effects)
+    cell[3].start()
+    released = read_ahead_slowly(monkeypatch)
+    cell.run(1)
+    journal = cell[3].journal
+    cell[3].cut_power()
+    released.callback(None)
+    assert journal.loads == 0
+    cell[3].start()
     cell.run_until(lambda: set(written) <= set(cell[3].journal.effects))
     cell.check()
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
@@ -421,14 +421,16 @@ class CellDriver:
 
     @inlineCallbacks
     def _installed(self, ready: Ready) -> Generator[Deferred[Any], Any, None]:
-        """The machine takes its time, if it has a lot to load: nothing is applied or stored meanwhile."""
-        with self._store.reading() as read_table:
+        """A large state takes seconds to read: nothing is applied or stored meanwhile, but the leader is answered."""
+        with self._store.reading() as stored:
+            read_table = yield self._checkpointer.in_thread(self._machine.read_ahead, stored)
+            if self._failed:
+                return
             self._cell = read_cell(read_table)
             self._machine.found(self._cell.founding_roster)
-            yield maybeDeferred(self._machine.load, read_table)
+            self._machine.load(read_table)
         self._is_replaced = False
-        if not self._failed:
-            self._log_thread.append(Restart.behind(ready))
+        self._log_thread.append(Restart.behind(ready))
 
     def _install_failed(self, failure: Failure) -> None:
         self._fail(failure.value or RuntimeError("a snapshot could not be put in place"))

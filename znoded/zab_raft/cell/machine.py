@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.checkpoint import ReadTable
@@ -20,7 +20,7 @@ class Refusal(Enum):
 
 
 class CellMachine(StateMachine, Protocol):
-    """The calls that a member of a cell makes beside those of a lone one, all in the reactor's thread.
+    """The calls that a member of a cell makes beside those of a lone one, all but one in the reactor's thread.
 
     `load` may come at any time: a snapshot from the leader took the place of the state, and of what had changed in it
     since the last checkpoint. What was proposed here and not applied may be in it, and comes to be applied once more.
@@ -33,10 +33,11 @@ class CellMachine(StateMachine, Protocol):
     def roster(self) -> Roster:
         """The members as of the last applied command; the founding ones if none has told of others."""
 
-    def load(self, read_table: ReadTable) -> Any:
-        """Become the state that these tables hold. While the member runs, a Deferred may be returned, that fires then.
+    def read_ahead(self, read_table: ReadTable) -> ReadTable:
+        """Read what takes long to read of the tables that are to be loaded next, and give those that `load` gets then.
 
-        Nothing is applied meanwhile. The tables are there until it fires.
+        Called while the member runs, in another thread, and while the old state is in use. Nothing is applied in the
+        meantime.
         """
 
     def found(self, roster: Roster) -> None:
