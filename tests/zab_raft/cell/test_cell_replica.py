@@ -398,6 +398,18 @@ def test_member_that_applies_a_long_log_leaves_others_their_turns(
     cell.check()
 
 
+def test_turns_that_are_taken_at_once_do_not_add_to_those_that_are_due(quick_path: Path) -> None:
+    """Or each tick while a long log is applied would have one more turn follow another, in one of the reactor's."""
+    cell = Cell(quick_path).start()
+    cell.settle()
+    replica = cell[1].replica
+    for _ in range(3):
+        replica._wake()
+        replica._turn()
+    due = [call for call in cell.reactor.getDelayedCalls() if call.func == replica._woken]
+    assert len(due) == 1
+
+
 def lag_behind_the_log(cell: Cell, number: int = 3) -> None:
     """Kill the member, and let the others forget what it lacks."""
     cell[number].kill()

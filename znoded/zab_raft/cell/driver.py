@@ -186,10 +186,14 @@ class CellDriver:
         """Have a turn soon, together with all else that comes in meanwhile."""
         if not self._turn_is_due:
             self._turn_is_due = True
-            self._reactor.callLater(0, self._turn)
+            self._reactor.callLater(0, self._woken)
+
+    def _woken(self) -> None:
+        self._turn_is_due = False
+        self._turn()
 
     def _turn(self) -> None:
-        self._turn_is_due = False
+        """A turn at once leaves the one that is due: else both had another one follow, and they would add up."""
         if self._node and not self._failed:
             self._guarded(self._do_turn, self._node)
 
