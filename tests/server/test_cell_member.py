@@ -127,6 +127,19 @@ def test_what_was_heard_while_the_leader_was_out_of_reach_is_told_later(house: F
     assert house.replica.told == [client.session_id.to_bytes(8)]
 
 
+def test_what_was_heard_just_before_the_connection_was_lost_is_told(house: FollowersHouse, client: Client) -> None:
+    house.pass_time(1)
+    house.replica.told.clear()
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    live.heard_ms = house.now_ms
+    client.drop()
+    house.pass_time(1)
+    assert house.replica.told == [client.session_id.to_bytes(8)]
+    house.pass_time(1)
+    assert len(house.replica.told) == 1
+
+
 def test_the_leader_is_told_who_reads_before_it_confirms_the_read(
     house: FollowersHouse, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,13 @@ class CellMember(Member):
         elif not self.cell.leads:
             self._heard_unconnected.add(live.session_id)
 
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """A client's connection is gone: what was heard by it since the last report is still to be told."""
+        live = connection.live
+        if live is not None and live.heard_ms >= self._last_report_ms and not self.cell.leads:
+            self._heard_unconnected.add(live.session_id)
+        super().connection_lost(connection)
+
     def cell_counters(self) -> Iterable[tuple[str, int]]:
         """Under ZooKeeper's names; who is synced, only the leader knows (protocol facts 1.7)."""
         voters = len(self.roster.voters)
