@@ -462,7 +462,10 @@ class Simulation:
             return
         roster = leader.replica.roster
         present = sorted(member.number for member in roster.members.values())
-        absent = [number for number in range(1, self.trouble.members + 3) if number not in present]
+        # Another member may know already of one that this leader does not: who wipes that, wipes a member.
+        entered = [machine for machine in self.machines.values() if machine.has_entered]
+        known = {member.number for machine in entered for member in machine.replica.roster.members.values()}
+        absent = [number for number in range(1, self.trouble.members + 3) if number not in known]
         admin = self.clients[ADMIN - 1]
         if absent and (len(present) < 3 or self.chance.random() < 0.5):
             number = self.chance.choice(absent)
