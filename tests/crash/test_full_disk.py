@@ -103,6 +103,8 @@ def test_attaches_that_find_no_room_are_refused_in_the_end(disk: Path, monkeypat
 def crash(member: JournalMember) -> None:
     """End it without a last checkpoint."""
     member.reactor.result_of(member.replica._log_thread.stop())
+    member.reactor.result_of(member.replica._checkpointer.idle)
+    member.replica._checkpointer.stop()  # its thread would outlive the tests
     member.replica._store.close()
     member.replica.directory.close()
 
