@@ -26,9 +26,10 @@ ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 
 #: Longer keys (LMDB takes 511 bytes) are stored under their hash in a table beside the ordinary one.
 KEY_BYTES_LIMIT = 500
-#: A transaction holds the pages it changes, often one for each item, in anonymous memory until it is committed.
+#: A transaction holds the pages it changes, often one for each item, in anonymous memory until it is committed; and
+#: then the log's syncs queue behind them at the device.
 TRANSACTION_ITEMS = 4096
-TRANSACTION_BYTES = 1 << 22
+TRANSACTION_BYTES = 1 << 20
 #: Address space, not memory or disk. It is doubled when the checkpoint has filled it.
 FIRST_MAP_BYTES = 1 << 30
 #: The file that LMDB keeps everything in.

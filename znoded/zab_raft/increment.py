@@ -33,6 +33,8 @@ FORMAT = 1
 PORTION_ITEMS = 128
 PORTION_BYTES = 1 << 17
 GIVE_WAY_S = 0.0001
+#: How much of the file is synced at a time. The log's syncs, which clients wait for, queue behind it at the device.
+SYNC_BYTES = 1 << 18
 
 _START = Struct(">8sII")
 _POSITION = Struct(">QQ")
@@ -88,11 +90,16 @@ def write_increment(files: Files, path: str, parts: Iterable[Portion], index: in
         position = _POSITION.pack(index, term)
         checksum = crc32c(position)
         offset = _START.size + len(position)
+        unsynced_bytes = 0
         for portion in parts:
             content = _encode(portion)
             checksum = crc32c(content, checksum)
             files.write(descriptor, offset, [content])
             offset += len(content)
+            unsynced_bytes += len(content)
+            if unsynced_bytes >= SYNC_BYTES:
+                files.sync(descriptor)
+                unsynced_bytes = 0
             give_way()
         files.write(descriptor, 0, [_START.pack(MAGIC, FORMAT, checksum), position])
         files.sync(descriptor)
