@@ -37,8 +37,9 @@ _AUTHENTICATED_SCHEMES = frozenset((b"digest", b"sasl", b"x509"))
 _OCTET = re.compile(rb"[+-]?[0-9]{1,10}")
 _IPV6 = re.compile(rb"[0-9A-Fa-f:]+")  # ZooKeeper takes neither scopes nor dotted ends
 _PRINCIPAL = re.compile(rb"[^/@]+(?:/[^/@]+)?@[^/@]+")
-# Possessive and atomic, for there must be one way only to read a name: else a long wrong one takes for ever.
-_X509_ATTRIBUTE = rb"\s*+[A-Za-z0-9.]++\s*+=\s*+(?>\"[^\"]*\"|(?:[^,+\"\\<>;]|\\.)*+)"
+# There must be one way only to read a name: else a long wrong one takes for ever. Hence the possessive repetitions, of
+# single characters only: those of groups are wrong in Python 3.11 before 3.11.5 (its issue 106052).
+_X509_ATTRIBUTE = rb"\s*+[A-Za-z0-9.]++\s*+=\s*+(?:\"[^\"]*\"|(?:[^,+\"\\<>;]++|\\.)*)"
 _X509_NAME = re.compile(rb"%s(?:[,;+]%s)*" % (_X509_ATTRIBUTE, _X509_ATTRIBUTE), re.DOTALL)
 
 
