@@ -178,10 +178,10 @@ def test_persistent_watches_hear_the_same_whether_they_were_away_or_not(
     for path in recursive:
         stayed.add_recursive(path, "ann")
     heard = [
-        Missed(zxid, told_type, told_path)
+        Missed(zxid, event_type, path)
         for zxid, event_type, path in numbered
         if zxid > seen
-        for _, told_type, told_path in stayed.fire(event_type, path)
+        for _ in stayed.fire(event_type, path)
     ]
     came_back: Watches[str] = Watches()
     missed = catch_up(came_back, "ann", View({}, numbered), seen, persistent=persistent, recursive=recursive)

@@ -140,22 +140,22 @@ class Delivery:
                 self._failed(connection)
 
     def _notify(self, zxid: int) -> None:
-        """Queue the notifications of one change: one per watcher and event, if the watcher may read the node."""
+        """Queue the notifications of one change: one per event and watcher, if the watcher may read the node."""
         watches = self._member.watches
         tree = self._member.tree
         for event_type, path, acl in tree.events:
-            frames: dict[tuple[int, bytes], bytes] = {}
+            told = watches.fire(event_type, path)
+            if not told:
+                continue
+            frame = notification_frame(zxid, event_type, path)
             verdicts: dict[tuple[Identity, ...], bool] = {}  # an ACL can be long, and most watchers are alike
-            for watcher, kind, watched_path in watches.fire(event_type, path):
+            for watcher in told:
                 if acl is not None:
                     identities = watcher.identities
                     if identities not in verdicts:
                         verdicts[identities] = allowed(acl, Perm.READ, identities)
                     if not verdicts[identities]:
                         continue
-                frame = frames.get((kind, watched_path))
-                if frame is None:
-                    frame = frames[kind, watched_path] = notification_frame(zxid, kind, watched_path)
                 watcher.notify(frame)
                 if not watcher.touched:
                     self.flush_later(watcher)

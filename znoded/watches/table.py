@@ -117,12 +117,17 @@ class Watches(Generic[W]):
         if after:
             ways_of_path[path] = after
         else:
+            self._forget_path(path, watcher, ways_of_path)
+        self._leave_tables(before, path, watcher, after)
+
+    def _forget_path(self, path: bytes, watcher: W, ways_of_path: dict[bytes, int]) -> None:
+        """`watcher` watches `path` in no way any more; `ways_of_path` are all its ways."""
+        if len(ways_of_path) > 1:
             del ways_of_path[path]
             self._path_bytes[watcher] -= len(path)
-            if not ways_of_path:
-                del self._ways[watcher]
-                del self._path_bytes[watcher]
-        self._leave_tables(before, path, watcher, after)
+        else:
+            del self._ways[watcher]
+            del self._path_bytes[watcher]
 
     def _leave_tables(self, before: int, path: bytes, watcher: W, after: int = 0) -> None:
         """Take `watcher` out of the tables it was in by the ways `before` and is not in by the ways `after`."""
@@ -136,32 +141,43 @@ class Watches(Generic[W]):
 
     # ---- firing
 
-    def fire(self, event_type: int, path: bytes) -> list[tuple[W, int, bytes]]:
-        """One event of the tree: who is to be told what. One-shot watches that it meets are used up.
+    def fire(self, event_type: int, path: bytes) -> list[W]:
+        """Who is to be told of one event of the tree, first come first told. One-shot watches it meets are used up.
 
         A creation or deletion is two events: the node's own, then NODE_CHILDREN_CHANGED of its parent.
         """
         if event_type == _CHILDREN_CHANGED:
-            if path not in self._children:
-                return []
-            told = self._meet(self._children, _CHILDREN, path)
-        else:
-            if path not in self._data and path not in self._children and not self._recursive:
-                return []
-            told = self._meet(self._data, _DATA, path)
-            if self._recursive:
-                self._meet_above(path, told)
-            if event_type == _DELETED:
-                # Whoever was told as a watcher of the data is not told again as a watcher of the children.
-                told |= self._meet(self._children, _CHILDREN, path)
-        return [(watcher, event_type, path) for watcher in told]
+            return list(self._meet(self._children, path, _CHILDREN, _IN_CHILD_TABLE))
+        if path not in self._data and path not in self._children and not self._recursive:
+            return []
+        told = self._meet(self._data, path, _DATA, _IN_DATA_TABLE)
+        if self._recursive:
+            self._meet_above(path, told)
+        if event_type == _DELETED:
+            # Whoever was told as a watcher of the data is not told again as a watcher of the children.
+            told |= self._meet(self._children, path, _CHILDREN, _IN_CHILD_TABLE)
+        return list(told)
 
-    def _meet(self, table: _Table, one_shot: int, path: bytes) -> dict[W, None]:
-        """The watchers that a table holds for `path`. Their one-shot watches of that way are used up."""
-        told = dict.fromkeys(_watchers(table, path))
+    def _meet(self, table: _Table, path: bytes, one_shot: int, in_table: int) -> dict[W, None]:
+        """The watchers that a table holds for `path`, which leave it unless they watch by another of its ways, too.
+
+        They may be very many: so they leave all at once, and not one by one by `_clear`.
+        """
+        told: dict[W, None] = dict.fromkeys(_watchers(table, path))
+        staying: dict[W, None] = {}
         for watcher in told:
-            if self._ways[watcher][path] & one_shot:
-                self._clear(one_shot, path, watcher)
+            ways_of_path = self._ways[watcher]
+            after = ways_of_path[path] & ~one_shot
+            if after:
+                ways_of_path[path] = after
+            else:
+                self._forget_path(path, watcher, ways_of_path)
+            if after & in_table:
+                staying[watcher] = None
+        if len(staying) < len(told):
+            _keep(table, path, staying)
+            if one_shot == _DATA:
+                self._data_count -= len(told) - len(staying)
         return told
 
     def _meet_above(self, path: bytes, told: dict[W, None]) -> None:
@@ -231,3 +247,13 @@ def _release(table: _Table, path: bytes, watcher: Hashable) -> None:
     del held[watcher]
     if len(held) == 1:
         (table[path],) = held
+
+
+def _keep(table: _Table, path: bytes, staying: dict[Any, None]) -> None:
+    """Of the watchers of `path`, only these stay in the table."""
+    if len(staying) > 1:
+        table[path] = staying
+    elif staying:
+        (table[path],) = staying
+    else:
+        del table[path]
