@@ -24,9 +24,10 @@ from zope.interface import implementer
 from znoded.server.connection import ClientConnection
 
 RECEIVE_BYTES = 64 * 1024
-#: Sockets read, and connections accepted, before the reactor has its turn again.
+#: Sockets read, and connections accepted, before the reactor has its turn again. Of a crowd of new clients, the first
+#: are let in while the last still connect.
 READY_LIMIT = 512
-ACCEPT_LIMIT = 64
+ACCEPT_LIMIT = 16
 
 log = Logger()
 
