@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +56,18 @@ def wait_for(member: ServerProcess, line: str) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while line not in member.log_path.read_text():
         assert time.monotonic() < deadline_s, f"there is no {line!r} in the log:\n{member.log_path.read_text()}"
+        time.sleep(0.05)
+
+
+def wait_until_all_vote(member: ServerProcess) -> None:
+    """Each member votes only once it has caught up."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{member.admin_port}/members") as answer:
+            members = json.load(answer)["members"]
+        if all(each["phase"] == "voter" and not each["blocks"] for each in members):
+            return
+        assert time.monotonic() < deadline_s, members
         time.sleep(0.05)
 
 
@@ -130,6 +144,7 @@ def test_a_cell_goes_on_from_one_member(tmp_path: Path, capsys: Captured) -> Non
             with client_of(second) as other:
                 other.sync("/kept")
                 assert other.get("/kept")[0] == b"new"
+            wait_until_all_vote(third)
             third.kill()
             assert cell.leader() in (first, second)
 

@@ -156,7 +156,7 @@ class Node:
 
     def log(self) -> str:
         path = self.directory / "patroni.log"
-        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
+        return path.read_text(errors="replace")[-20_000:] if path.exists() else ""
 
 
 def eventually(what: str, holds: Callable[[], bool], within_s: float = 60.0) -> None:
@@ -191,13 +191,10 @@ def pair(parts: Parts, coordinator: ServerProcess) -> Iterator[list[Node]]:
         nodes[1].start()
         eventually("the second node follows", nodes[1].follows)
         yield nodes
-    except BaseException:
-        for node in nodes:
-            print(f"--- Patroni of {node.name}:\n{node.log()}")
-        raise
     finally:
         for node in nodes:
             node.kill()
+            print(f"--- Patroni of {node.name}:\n{node.log()}")  # pytest shows it if the test failed
         shutil.rmtree(directory, ignore_errors=True)  # the backends of a killed server may still be leaving
 
 

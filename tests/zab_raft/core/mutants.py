@@ -303,6 +303,18 @@ MUTANTS = [
         "            pass\n",
     ),
     Mutant(
+        "who-cannot-store-its-vote-goes-from-term-to-term",
+        "raft.py",
+        "        if self._durable_term != self.term:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "a-candidate-waits-from-before-it-asked",
+        "raft.py",
+        "            self._election_elapsed = 0  # the others are asked only now\n",
+        "",
+    ),
+    Mutant(
         "no-pre-vote",
         "raft.py",
         "        if self._may_campaign():\n            self._begin_pre_vote()\n",

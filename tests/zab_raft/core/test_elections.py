@@ -133,6 +133,28 @@ def test_d1_the_own_vote_counts_only_when_it_is_durable() -> None:
     assert cell[1].role is Role.LEADER
 
 
+def test_l1_who_cannot_store_its_vote_stays_in_its_term_and_follows_who_leads_there() -> None:
+    cell = Cell()
+    cell.members[1].syncs = False
+    candidate(cell)
+    cell.tick(1, 10 * Options().election_ticks)
+    assert (cell[1].role, cell[1].term) == (Role.CANDIDATE, 1)
+    cell.step(Heartbeat(2, 1, 1, 0, 0))
+    assert (cell[1].role, cell[1].leader) == (Role.FOLLOWER, 2)
+
+
+def test_l1_a_candidate_waits_an_election_from_when_it_asked() -> None:
+    cell = Cell()
+    cell.members[1].syncs = False
+    candidate(cell)
+    cell.tick(1, 10 * Options().election_ticks)
+    cell.members[1].sync()
+    cell.tick(1)
+    assert (cell[1].role, cell[1].term) == (Role.CANDIDATE, 1)
+    cell.settle()
+    assert cell[1].role is Role.LEADER
+
+
 def test_s10_b11_a_second_answer_of_a_voter_does_not_count() -> None:
     cell = Cell([1, 2, 3, 4, 5])
     candidate(cell)

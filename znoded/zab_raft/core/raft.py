@@ -69,6 +69,7 @@ class Raft:
         self.configuration = stored.snapshot.configuration
         self.term = hard_state.term
         self.vote = hard_state.vote
+        self._durable_term = hard_state.term
         self.leader = NOBODY
         self.leadership: Leadership | None = None
         self.tally: Tally | None = None
@@ -159,12 +160,14 @@ class Raft:
 
         In a newer term the log may have been replaced, twice, by one that looks the same: then the write says nothing.
         """
+        self._durable_term = term
         if term != self.term:
             return
         self.log.stable_to(last_index, last_term)
         if self.leadership:
             self.leadership.stored()
         elif self.tally and not self.tally.pre_vote:
+            self._election_elapsed = 0  # the others are asked only now
             self._count_vote(self.id, granted=True)
 
     def apply_change(self, entry: Entry) -> None:
@@ -235,8 +238,14 @@ class Raft:
     # Elections
 
     def _may_campaign(self) -> bool:
-        """Only a voter does, and none that knows of a change it did not make yet: it would count the wrong votes."""
+        """Only a voter does, and none that knows of a change it did not make yet: it would count the wrong votes.
+
+        Nor one whose disk does not take its term: it would go from term to term without asking anybody, and hear
+        nothing of those who lead meanwhile.
+        """
         if self.leadership or self.id not in self.configuration.deciders or self.log.unstable.snapshot:
+            return False
+        if self._durable_term != self.term:
             return False
         return not any(self.log.changes(self.log.applied + 1, self.log.committed + 1))
 
