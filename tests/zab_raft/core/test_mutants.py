@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.zab_raft.core.mutants import CORE, MUTANTS, ROOT, Mutant, mutated
+from tests.zab_raft.core.guards import MUTANTS, Mutant
+from tests.zab_raft.core.mutants import CORE, ROOT, mutated
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
