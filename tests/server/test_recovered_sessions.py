@@ -133,6 +133,20 @@ def test_a_client_that_was_not_served_in_time_is_heard_before_its_session_ends()
     assert client.session_id in house.member.tree.sessions
 
 
+def test_a_client_is_not_answered_any_more_once_its_session_is_to_end() -> None:
+    """It would take an answer for a sign that it has the session for another timeout."""
+    house = House()
+    client = house.client(timeout_ms=4_000)
+    now_ms = house.member.monotonic_ms() + 7_000
+    with mock.patch.object(house.member, "monotonic_ms", return_value=now_ms):
+        house.member._housekeeping._last_tick_ms = now_ms
+        house.member._housekeeping._end_silent_sessions()
+        house.clock.advance(HEARING_S)
+        assert not client.connection.is_reading
+        house.replica.commit()
+    assert client.transport.aborted
+
+
 def test_a_session_does_not_end_while_a_pause_is_not_over_for_its_client() -> None:
     """The process was stopped between the tick and the decision, and what clients sent is served after that."""
     house = House()

@@ -18,9 +18,7 @@ from tests.simulation.world import Process, ProcessReactor
 from tests.zab_raft.core.history import require
 from tests.zab_raft.core.simulated_member import Disk as Durable
 from znoded.config import Config
-from znoded.jute.ops import Op
 from znoded.server.cell_member import CellMember, cell_options
-from znoded.tree.commands import EXPIRY_SEQUENCE, HEAD
 from znoded.tree.tree import Applied
 from znoded.zab_raft.cell.log import Readies, Restart
 from znoded.zab_raft.cell.replica import CellReplica
@@ -74,12 +72,10 @@ class ObservedReplica(CellReplica):
         self.looked_at()  # before what was committed is applied, and may change whose majority counts
         super()._take(node, ready)
 
-    def propose(self, commands: list[bytes]) -> bool:
+    def propose_ahead_of_reads(self, commands: list[bytes]) -> bool:
         for command in commands:
-            _, _, _, sequence, op, _ = HEAD.unpack_from(command)
-            if op == Op.CLOSE_SESSION and sequence == EXPIRY_SEQUENCE:
-                self.decided(command)
-        return super().propose(commands)
+            self.decided(command)
+        return super().propose_ahead_of_reads(commands)
 
 
 class Machine:

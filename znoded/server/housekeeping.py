@@ -86,10 +86,10 @@ class Housekeeping:
         time_ms = int(time.time() * 1000)
         term = member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
-        for index, live in enumerate(ended):
-            if not member.propose(expire_session(time_ms, live.session_id, live.attach, term)):
-                member.sessions.reopen(ended[index:])
-                return
+        commands = [expire_session(time_ms, live.session_id, live.attach, term) for live in ended]
+        if commands and not member.propose_ends(ended, commands):
+            member.sessions.reopen(ended)
+            return
         self._sweep_locks(time_ms)
 
     def _sweep(self) -> None:

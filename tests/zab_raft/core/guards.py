@@ -223,8 +223,8 @@ MUTANTS = [
     Mutant(
         "read-before-the-first-commit-of-the-term",
         "leadership.py",
-        "if self._committed_in_term and self._reads.begin_round(self._log.committed):",
-        "if self._reads.begin_round(self._log.committed):",
+        "if self._committed_in_term and self._reads.begin_round(index):",
+        "if self._reads.begin_round(index):",
     ),
     Mutant(
         "read-round-is-known-by-the-callers-number",
@@ -235,15 +235,27 @@ MUTANTS = [
     Mutant(
         "round-covers-reads-that-came-after-its-heartbeats",
         "read_queue.py",
-        "        reads, self._in_flight = self._in_flight, []\n        return self._index, reads\n",
+        "        reads, self._in_flight = self._in_flight, []\n        return self.index, reads\n",
         "        reads, self._in_flight = self._in_flight + self._collecting, []\n        self._collecting = []\n"
-        "        return self._index, reads\n",
+        "        return self.index, reads\n",
     ),
     Mutant(
         "late-answer-serves-a-newer-request",
         "read_queue.py",
         "        if request != self.request:\n            return []\n        contexts",
         "        contexts",
+    ),
+    Mutant(
+        "reads-do-not-wait-for-what-they-have-to-see",
+        "leadership.py",
+        "        index = max(self._log.committed, self._read_floor)\n",
+        "        index = self._log.committed\n",
+    ),
+    Mutant(
+        "reads-are-confirmed-before-what-they-have-to-see-is-committed",
+        "leadership.py",
+        "        if self._reads.index > self._log.committed:\n            return\n",
+        "",
     ),
     Mutant(
         "deposed-leader-forgets-its-reads",

@@ -61,6 +61,39 @@ def test_r2_b3_no_read_before_the_first_commit_of_the_term() -> None:
     assert cell.members[1].reads == [7], "it was held, not forgotten"
 
 
+@pytest.mark.parametrize("member", [1, 2])
+def test_a_read_waits_for_the_entry_that_it_has_to_see(member: int) -> None:
+    cell = Cell()
+    cell.elect(1)
+    cell.do(1, lambda node: node.read_behind(node.propose([b"a"])))
+    read(cell, member, 7)
+    cell.settle(lambda message: not isinstance(message, AppendRequest))
+    assert cell.members[member].reads == []
+    cell.settle()
+    assert cell.members[member].reads == [7]
+    assert cell.members[member].commands == [b"a"]
+
+
+def test_a_read_that_waits_for_an_entry_fails_with_the_leadership() -> None:
+    """The entry may never be committed, so nobody is told its index before it is."""
+    cell = Cell()
+    cell.elect(1)
+    cell.do(1, lambda node: node.read_behind(node.propose([b"a"])))
+    read(cell, 2, 7)
+    cell.settle(lambda message: not isinstance(message, AppendRequest))
+    cell.take()
+    cell.elect(3)
+    cell.settle()
+    assert (cell.members[2].reads, cell.members[2].failed_reads) == ([], [7])
+
+
+def test_only_a_leader_says_what_reads_have_to_see() -> None:
+    cell = Cell()
+    with pytest.raises(Refused) as refused:
+        cell[1].read_behind(1)
+    assert refused.value.reason is Reason.NOT_LEADER
+
+
 def test_r6_a_single_voter_obeys_the_same_rule() -> None:
     cell = Cell([1])
     cell.members[1].syncs = False

@@ -86,6 +86,20 @@ class Proposals:
         except Refused:
             return
 
+    def propose_ahead_of_reads(self, node: Node, commands: list[bytes]) -> bool:
+        """Propose now, behind all that waits, and before any read is confirmed that is asked from here on.
+
+        They are this leadership's only: the next one is not given them. False, and nothing done, if that cannot be.
+        """
+        self.propose(node)
+        if self._waiting or not self.leads(node):
+            return False
+        try:
+            node.read_behind(node.propose(commands) + len(commands) - 1)
+        except Refused:
+            return False
+        return True
+
     def _propose_commands(self, node: Node) -> None:
         commands = _first_commands(self._waiting)
         node.propose(commands)

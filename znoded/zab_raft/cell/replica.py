@@ -195,6 +195,20 @@ class CellReplica(CellDriver):
         self._wake()
         return True
 
+    def propose_ahead_of_reads(self, commands: list[bytes]) -> bool:
+        """As `propose`, by a leader at once: whoever asks for a read from here on is answered with what they did.
+
+        They are forgotten with its leadership. False, and nothing done, if it does not lead or its log takes nothing.
+        """
+        node = self._node
+        if node is None or self._failed or not self.writable:
+            return False
+        self._proposals.hand_over(node, self._peers.send)
+        if not self._proposals.propose_ahead_of_reads(node, commands):
+            return False
+        self._wake()
+        return True
+
     def propose_attach(self, command: bytes) -> bool:
         """As any other: the leader has to have room for it, and this member too, before it knows of it."""
         return self.propose([command])

@@ -44,6 +44,7 @@ class Leadership:
         self._log = raft.log
         self._options = raft.options
         self._reads = ReadQueue(raft.options.reads)
+        self._read_floor = 0
         self._tail = Inflights(UNCOUNTED, raft.options.tail_bytes)
         self._pending_change = raft.log.last_index
         self._commit_is_news = False
@@ -87,6 +88,10 @@ class Leadership:
             raise Refused(Reason.READS_FULL)
         self._reads.add(read)
         self._begin_reads()
+
+    def read_behind(self, index: int) -> None:
+        """Have the reads that are not begun yet see this entry, which may have to be committed first."""
+        self._read_floor = index
 
     def transfer(self, target: int) -> None:
         """Hand over to a voter, if it catches up within an election timeout. Raises Refused."""
@@ -234,6 +239,7 @@ class Leadership:
         self._log.commit_to(index)
         self._tail.free_to(index)
         self._commit_is_news = True
+        self._confirm_reads()
         self._begin_reads()
         return True
 
@@ -376,11 +382,14 @@ class Leadership:
 
     def _begin_reads(self) -> None:
         """Begin a round, if an entry of this term is committed: until then older commits may not be known here."""
-        if self._committed_in_term and self._reads.begin_round(self._log.committed):
+        index = max(self._log.committed, self._read_floor)
+        if self._committed_in_term and self._reads.begin_round(index):
             self._send_heartbeats()
             self._confirm_reads()
 
     def _confirm_reads(self) -> None:
+        if self._reads.index > self._log.committed:
+            return
         configuration = self._raft.configuration
         index, reads = self._reads.confirmed(configuration.voters, configuration.outgoing, self._raft.id)
         for read in reads:

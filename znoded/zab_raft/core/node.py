@@ -202,6 +202,14 @@ class Node:
         self.raft.read_index(context)
 
     @_unless_failed
+    def read_behind(self, index: int) -> None:
+        """Have all reads that are asked of this leader from here on see its entry `index`, committed yet or not.
+
+        Raises Refused.
+        """
+        self._leadership().read_behind(index)
+
+    @_unless_failed
     def transfer_leader(self, target: int) -> None:
         """Hand this leadership over. Until that ends, proposals are refused. Raises Refused."""
         self._leadership().transfer(target)

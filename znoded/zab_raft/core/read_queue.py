@@ -25,8 +25,9 @@ class ReadQueue:
 
     def __init__(self, most_waiting: int) -> None:
         self.position = 0
+        self.index = 0
+        """What the round in flight is to see."""
         self._most_waiting = most_waiting
-        self._index = 0
         self._in_flight: list[Read] = []
         self._collecting: list[Read] = []
         self._acknowledged: dict[int, int] = {}
@@ -47,12 +48,12 @@ class ReadQueue:
     def add(self, read: Read) -> None:
         self._collecting.append(read)
 
-    def begin_round(self, commit_index: int) -> bool:
-        """Begin to confirm what has collected, as of `commit_index`. False if nothing has, or a round is in flight."""
+    def begin_round(self, index: int) -> bool:
+        """Begin to confirm what has collected, as of `index`. False if nothing has, or a round is in flight."""
         if self._in_flight or not self._collecting:
             return False
         self._in_flight, self._collecting = self._collecting, []
-        self._index = commit_index
+        self.index = index
         self.position += 1
         return True
 
@@ -68,7 +69,7 @@ class ReadQueue:
         if not self._in_flight or quorum.joint_committed(voters, outgoing, self._acknowledged) < self.position:
             return 0, []
         reads, self._in_flight = self._in_flight, []
-        return self._index, reads
+        return self.index, reads
 
 
 class ForwardedReads:
