@@ -13,11 +13,13 @@ import pytest
 from tests.zab_raft.journal import Journal
 from tests.zab_raft.members import NEVER_MS, JournalMember, commands_in
 from tests.zab_raft.split_files import SplitFiles
+from znoded.zab_raft import checkpointer as checkpointer_module
 from znoded.zab_raft import log_thread as log_thread_module
 from znoded.zab_raft import replica as replica_module
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
+from znoded.zab_raft.spare_memory import give_spare_memory_back
 
 
 class GatedFiles(SplitFiles):
@@ -247,6 +249,30 @@ def test_checkpoint_that_meets_a_fault_of_the_program_ends_the_member(
     assert [type(error) for error in member.errors] == [ZeroDivisionError]
     assert not member.replica.propose([b"b"])
     member.stop()
+
+
+@pytest.mark.parametrize(("commands", "given_back"), [(1, 0), (20, 1)])
+def test_memory_that_a_large_checkpoint_took_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: int, given_back: int
+) -> None:
+    threads: list[str] = []
+    monkeypatch.setattr(checkpointer_module, "LARGE_ITEMS", 15)
+    monkeypatch.setattr(
+        checkpointer_module, "give_spare_memory_back", lambda: threads.append(threading.current_thread().name)
+    )
+    member = JournalMember(tmp_path).start()
+    for number in range(commands):
+        member.write(bytes([number]))
+    member.checkpoint()
+    assert len(threads) == given_back
+    assert "MainThread" not in threads
+    member.stop()
+
+
+def test_giving_memory_back_harms_nothing() -> None:
+    kept = [bytes(1000) for _ in range(1000)]
+    give_spare_memory_back()
+    assert kept == [bytes(1000)] * 1000
 
 
 def test_backup_is_a_data_directory_with_all_that_was_applied(tmp_path: Path) -> None:

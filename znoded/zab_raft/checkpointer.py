@@ -16,12 +16,16 @@ from znoded.zab_raft.core.messages import Snapshot
 from znoded.zab_raft.errors import CheckpointFailed
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.log_thread import Reactor
+from znoded.zab_raft.spare_memory import give_spare_memory_back
 from znoded.zab_raft.state_machine import StateMachine
 from znoded.zab_raft.storage_options import StorageOptions
 
 T = TypeVar("T")
 
 _log = Logger()
+
+LARGE_ITEMS = 50_000
+"""An increment of so many changes took memory that the next ones will not need."""
 
 
 def checkpoint_pool() -> ThreadPool:
@@ -98,6 +102,8 @@ class Checkpointer:
             self._busy = self.in_thread(
                 self._store.write, {**changes, **increment.cell}, snapshot.index, snapshot.term
             ).addCallbacks(lambda _none: self._stored(snapshot), lambda failure: self._failed(failure, changes))
+            if sum(map(len, changes.values())) >= LARGE_ITEMS:
+                self._busy.addCallback(lambda _none: self.in_thread(give_spare_memory_back))
         return self.idle
 
     def _stored(self, snapshot: Snapshot) -> None:
