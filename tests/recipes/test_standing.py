@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue as queues
+import threading
 from typing import Any
 
 import pytest
@@ -111,12 +112,17 @@ def test_a_holder_whose_callback_fails_is_kept_all_the_same(connect: Connect, pr
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_lease_whose_thread_is_ended_by_its_callback_is_lost(connect: Connect, proxy: Proxy, path: str) -> None:
+    threads: list[threading.Thread] = []
+
     def end(lease: Lease, standing: Standing) -> None:
+        threads.append(threading.current_thread())
         raise SystemExit
 
     lease = FencedLock(connect(proxy.address), path, on_standing=end).acquire()
     proxy.cut()
     assert lease.wait_until_over(PATIENCE_S)
+    for thread in threads:
+        thread.join(PATIENCE_S)  # its exception would be taken for one of the next test's
     assert lease.standing is Standing.LOST, "nobody keeps it, and its place is given up"
 
 

@@ -38,6 +38,8 @@ class WatchBook:
         self._armed: dict[tuple[WatchKind, bytes], int] = {}
         self._received: Counter[tuple[int, int, bytes]] = Counter()
         self._made_up: set[bytes] = set()
+        self._unfounded: dict[bytes, str] = {}
+        """Of which it was told, though nothing happened: a member whose history is too short cannot know."""
         self._newest_event = 0
         self._checked = 0
         self._rearmed_from: int | None = None
@@ -51,6 +53,7 @@ class WatchBook:
         """There is a new connection: the request that sets the watches again."""
         self._received.clear()
         self._made_up.clear()
+        self._unfounded.clear()
         self._newest_event = 0
         self._checked = last_zxid
         self._rearmed_from = None
@@ -88,7 +91,11 @@ class WatchBook:
             require(since is not None, "X7", f"{text}, and sets no watches again")
             assert since is not None
             missed = self._reference.changes_between(path, since, self._reference.last)
-            require(bool(missed), "X7", f"{text}, and nothing happened after {since}")
+            if not missed:
+                text = f"{text}, and nothing happened after {since}"
+                is_maybe_gone = event_type == DELETED and any(kind in LASTING for kind, _ in watches)
+                require(is_maybe_gone, "X7", text)
+                self._unfounded[path] = text
             self._made_up.add(path)
         for watch in watches:
             if watch[0] not in LASTING:
@@ -109,6 +116,8 @@ class WatchBook:
         after = self._rearmed_from or 0
         self._rearmed_from = None
         nodes = self._reference.state(zxid).nodes
+        for path, text in self._unfounded.items():
+            require(oldest > after and path not in nodes, "X7", f"{text}, where the history begins at {oldest}")
         for (kind, path), _armed in list(self._armed.items()):
             if kind is WatchKind.EXIST:
                 require(path not in nodes, "X7", f"{self._name} is not told that {path.decode()} exists")
