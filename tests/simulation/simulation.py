@@ -135,6 +135,7 @@ class Simulation:
         self._await("leader", self._has_leader)
         self._await("equal members", self._settles)
         self._await("ready members", Probes(self).all_ready)
+        self._await("equal members", self._settles)  # sessions may have ended meanwhile
         self._check_end()
 
     def _await(self, what: str, condition: Callable[[], bool]) -> None:
