@@ -54,8 +54,6 @@ IMPURE_BUILTINS = {"open", "input", "print"}
 SOURCE_LINES_MOST = 600
 #: Written so that it does not find itself.
 FORBIDDEN = re.compile(r"/wor[k]/|/opt/z[n]\b|/hom[e]/\w|\bTOD[O]\b|\bFIXM[E]\b")
-
-
 #: Python 3.11 before 3.11.5 matches with these what it should not (its issue 106052).
 POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+|\(\?>")
 
@@ -102,7 +100,7 @@ def test_a_source_file_says_what_it_is_and_stays_short(path: Path) -> None:
     assert len(text.splitlines()) <= SOURCE_LINES_MOST
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
+@pytest.mark.parametrize("path", named(SOURCES))
 def test_no_regular_expression_has_a_possessive_group(path: Path) -> None:
     texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
     patterns = [text.decode("latin-1") if isinstance(text, bytes) else text for text in texts]

@@ -76,6 +76,7 @@ def test_an_end_that_apply_refuses_comes_due_again() -> None:
     house.member.tree.term += 1  # the end is decided under another term
     pass_time(house, 60_000)
     assert client.session_id in house.member.tree.sessions
+    assert client.connection.is_reading
     house.member.tree.term -= 1
     pass_time(house, 60_000)
     assert not house.member.tree.sessions
@@ -143,6 +144,8 @@ def test_a_client_is_not_answered_any_more_once_its_session_is_to_end() -> None:
         house.member._housekeeping._end_silent_sessions()
         house.clock.advance(HEARING_S)
         assert not client.connection.is_reading
+        client.connection.go_on()
+        assert not client.connection.is_reading, "whatever else it waited for"
         house.replica.commit()
     assert client.transport.aborted
 

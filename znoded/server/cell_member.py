@@ -147,7 +147,7 @@ class CellMember(Member):
     def ends_sessions(self) -> bool:
         return self.cell.leads
 
-    def propose_ends(self, ended: list[LiveSession], commands: list[bytes]) -> bool:
+    def propose_ends(self, commands: list[bytes]) -> bool:
         """Wherever their clients are: a linearizable read finds its session ended, and is not answered."""
         return self.cell.propose_ahead_of_reads(commands)
 

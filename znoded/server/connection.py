@@ -254,6 +254,8 @@ class ClientConnection(Protocol):
         """Read on, if the reason for the pause is gone: first what was received before it."""
         if self.is_reading or self.has_ended or self.is_stalled() or not self.member.serving:
             return
+        if self.live is not None and self.live.closing:
+            return  # its session is about to end
         self.is_reading = True
         if self.kept and not self._skip_bytes:
             self.member.pipeline.serve([(self, self._take_kept())])

@@ -172,6 +172,8 @@ class Delivery:
             live = self._member.sessions.get(session_id)
             if live is not None and live.closing:
                 self._member.sessions.reopen([live])
+                if live.connection is not None:
+                    self.flush_later(live.connection)  # which reads on
         elif op == Op.CLOSE_SESSION:
             self._session_ended(session_id, attach, sequence, error)
         return op not in ANSWERS

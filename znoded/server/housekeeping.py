@@ -87,9 +87,12 @@ class Housekeeping:
         term = member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
         commands = [expire_session(time_ms, live.session_id, live.attach, term) for live in ended]
-        if commands and not member.propose_ends(ended, commands):
+        if commands and not member.propose_ends(commands):
             member.sessions.reopen(ended)
             return
+        for live in ended:
+            if live.connection is not None:
+                live.connection.stop_reading()  # an answer would let its client count on another timeout
         self._sweep_locks(time_ms)
 
     def _sweep(self) -> None:

@@ -265,18 +265,9 @@ class Member:
         """Hand a command to the log. False when the log takes none for now, because the disk is full."""
         return self.replica.propose([command])
 
-    def propose_ends(self, ended: list[LiveSession], commands: list[bytes]) -> bool:
-        """Propose to end these sessions, which were silent. What they ask from here on is not answered any more.
-
-        An answer would let its client believe that it has the session for another timeout. False, and nothing done, if
-        the log takes nothing for now.
-        """
-        if not self.replica.propose(commands):
-            return False
-        for live in ended:
-            if live.connection is not None:
-                live.connection.stop_reading()
-        return True
+    def propose_ends(self, commands: list[bytes]) -> bool:
+        """Propose to end sessions that were silent. False, and nothing done, if the log takes nothing for now."""
+        return self.replica.propose(commands)
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         """StateMachine: apply committed commands."""

@@ -147,22 +147,23 @@ class Watches(Generic[W]):
         A creation or deletion is two events: the node's own, then NODE_CHILDREN_CHANGED of its parent.
         """
         if event_type == _CHILDREN_CHANGED:
-            return list(self._meet(self._children, path, _CHILDREN, _IN_CHILD_TABLE))
+            return list(self._meet(_CHILDREN, path))
         if path not in self._data and path not in self._children and not self._recursive:
             return []
-        told = self._meet(self._data, path, _DATA, _IN_DATA_TABLE)
+        told = self._meet(_DATA, path)
         if self._recursive:
             self._meet_above(path, told)
         if event_type == _DELETED:
             # Whoever was told as a watcher of the data is not told again as a watcher of the children.
-            told |= self._meet(self._children, path, _CHILDREN, _IN_CHILD_TABLE)
+            told |= self._meet(_CHILDREN, path)
         return list(told)
 
-    def _meet(self, table: _Table, path: bytes, one_shot: int, in_table: int) -> dict[W, None]:
-        """The watchers that a table holds for `path`, which leave it unless they watch by another of its ways, too.
+    def _meet(self, one_shot: int, path: bytes) -> dict[W, None]:
+        """The watchers of `path` in the table of this one-shot way, which is used up: who watches by no other leaves.
 
         They may be very many: so they leave all at once, and not one by one by `_clear`.
         """
+        table, in_table = (self._data, _IN_DATA_TABLE) if one_shot == _DATA else (self._children, _IN_CHILD_TABLE)
         told: dict[W, None] = dict.fromkeys(_watchers(table, path))
         staying: dict[W, None] = {}
         for watcher in told:

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from tests.zab_raft.cell.cell import Cell, TestMember
-from tests.zab_raft.cell.journal import CellJournal
+from tests.zab_raft.cell.journal import CellJournal, command
 from znoded.zab_raft.cell import options as options_module
 from znoded.zab_raft.cell.driver import TURN_S
 from znoded.zab_raft.cell.replica import CellReplica
@@ -271,6 +271,41 @@ def test_r1_read_at_a_member_that_lags_waits_until_it_has_applied(quick_path: Pa
     cell[2].log_thread.release()
     cell.run_until(lambda: answers == [True])
     assert set(written) <= set(cell[2].journal.effects)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_read_sees_what_was_proposed_ahead_of_it(quick_path: Path, number: int) -> None:
+    cell = Cell(quick_path).start()
+    cell.settle()
+    ahead = [command(1, cell.next_sequence(1)) for _ in range(3)]
+    assert cell[1].replica.propose_ahead_of_reads(ahead)
+    seen: list[bool] = []
+    cell[number].replica.confirm_reads(
+        lambda _is_confirmed: seen.append(set(ahead) <= set(cell[number].journal.effects))
+    )
+    cell.run_until(lambda: bool(seen))
+    assert seen == [True]
+    assert cell[1].replica.outstanding == 0
+
+
+def test_x2_what_was_proposed_ahead_of_reads_goes_to_the_next_leader_too(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    cell.settle()
+    cell.network.cut(1)
+    lost = [command(1, cell.next_sequence(1))]
+    assert cell[1].replica.propose_ahead_of_reads(lost)
+    cell.run_until(lambda: cell[2].replica.leads or cell[3].replica.leads)
+    cell.network.heal()
+    cell.run_until(lambda: set(lost) <= set(cell[1].journal.effects))
+    cell.check()
+    assert cell[1].replica.outstanding == 0
+
+
+def test_only_a_leader_proposes_ahead_of_reads(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    cell.settle()
+    assert not cell[2].replica.propose_ahead_of_reads([command(2, 1)])
+    assert cell[2].replica.outstanding == 0
 
 
 def test_r5_read_at_a_leader_that_was_cut_off_is_not_confirmed(quick_path: Path) -> None:

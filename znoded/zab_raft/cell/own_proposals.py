@@ -39,6 +39,11 @@ class OwnProposals:
     def __len__(self) -> int:
         return len(self._proposals)
 
+    @property
+    def all_given(self) -> bool:
+        """The leader has all of them."""
+        return not self._to_give
+
     def add(self, proposals: Iterable[Proposal]) -> None:
         """More was proposed."""
         for proposal in proposals:

@@ -87,17 +87,23 @@ class Proposals:
             return
 
     def propose_ahead_of_reads(self, node: Node, commands: list[bytes]) -> bool:
-        """Propose now, behind all that waits, and before any read is confirmed that is asked from here on.
+        """Propose own ones now, behind all that waits, and before any read is confirmed that is asked from here on.
 
-        They are this leadership's only: the next one is not given them. False, and nothing done, if that cannot be.
+        False, and none of them proposed, if this member does not lead or the core takes nothing for now.
         """
+        if not self.leads(node):
+            return False
+        self._waiting.extend(self.own.take())
         self.propose(node)
-        if self._waiting or not self.leads(node):
+        if self._waiting or not self.own.all_given:
             return False
         try:
-            node.read_behind(node.propose(commands) + len(commands) - 1)
+            first_index = node.propose(commands)
         except Refused:
             return False
+        node.read_behind(first_index + len(commands) - 1)
+        self.own.add(commands)
+        self.own.take()  # the leader, which this member is, has them
         return True
 
     def _propose_commands(self, node: Node) -> None:

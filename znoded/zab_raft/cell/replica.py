@@ -198,13 +198,9 @@ class CellReplica(CellDriver):
     def propose_ahead_of_reads(self, commands: list[bytes]) -> bool:
         """As `propose`, by a leader at once: whoever asks for a read from here on is answered with what they did.
 
-        They are forgotten with its leadership. False, and nothing done, if it does not lead or its log takes nothing.
+        False, and none of them proposed, if it does not lead or its log takes nothing for now.
         """
-        node = self._node
-        if node is None or self._failed or not self.writable:
-            return False
-        self._proposals.hand_over(node, self._peers.send)
-        if not self._proposals.propose_ahead_of_reads(node, commands):
+        if not self.writable or not self._proposals.propose_ahead_of_reads(self._running, commands):
             return False
         self._wake()
         return True
