@@ -257,7 +257,7 @@ class ClientConnection(Protocol):
         if self.live is not None and self.live.closing:
             return  # its session is about to end
         self.is_reading = True
-        if self.kept and not self._skip_bytes:
+        if self.kept and not self._skip_bytes and not self.waits_at_gate:  # which serves what waits there
             self.member.pipeline.serve([(self, self._take_kept())])
         if self.is_reading and not self.has_ended:
             transport: Any = self.transport

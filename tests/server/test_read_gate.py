@@ -1,0 +1,64 @@
+"""The read gate: what waits for a confirmation is answered once and in order, however its connection goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.server.harness import Client, House, get_data, ping
+from znoded.server.read_gate import ReadGate
+
+
+class GatedHouse(House):
+    """A member whose reads wait until the test confirms them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds: list[Callable[[bool], None]] = []
+        self.member.gate = ReadGate(self.clock, self.member.pipeline, self.rounds.append, lambda _connections: None)
+
+    def confirm(self) -> None:
+        """All that has been asked so far."""
+        rounds, self.rounds[:] = list(self.rounds), []
+        for answer in rounds:
+            answer(True)
+
+
+@pytest.fixture
+def house() -> GatedHouse:
+    return GatedHouse()
+
+
+@pytest.fixture
+def client(house: GatedHouse) -> Client:
+    return house.client()
+
+
+def test_a_read_waits_with_what_comes_behind_it(house: GatedHouse, client: Client) -> None:
+    client.send(get_data(1, b"/"), ping())
+    assert client.replies() == []
+    house.confirm()
+    assert client.replies() == [(1, 0), (-2, 0)]
+
+
+def test_what_comes_after_the_question_waits_for_the_next_one(house: GatedHouse, client: Client) -> None:
+    client.send(get_data(1, b"/"))
+    client.send(get_data(2, b"/"))
+    house.confirm()
+    assert client.replies() == [(1, 0)]
+    house.confirm()
+    assert client.replies() == [(2, 0)]
+    assert house.rounds == []
+
+
+def test_a_connection_that_paused_and_goes_on_while_it_waits_is_answered(house: GatedHouse, client: Client) -> None:
+    """What waits at the gate stays there: held twice, it was asked for again and again, and never answered."""
+    client.send(get_data(1, b"/"))
+    client.connection.stop_reading()
+    client.connection.go_on()
+    client.send(get_data(2, b"/"))
+    for _ in range(2):
+        house.confirm()
+    assert client.replies() == [(1, 0), (2, 0)]
+    assert house.rounds == []
