@@ -49,9 +49,13 @@ class FollowingReplica(HandReplica):
         if self.confirms is not None:
             then(self.confirms)
 
+    numbers: tuple[int, ...] = (1, 2, 3)
+    """Of the cell's members."""
+
     def members(self) -> list[SimpleNamespace]:
         return [
-            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=False) for number in (1, 2, 3)
+            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=False)
+            for number in self.numbers
         ]
 
     def tell_leader(self, payload: bytes) -> None:
@@ -212,6 +216,14 @@ def test_a_member_that_knows_no_leader_says_whom_it_reaches(house: FollowersHous
     (missing,) = readiness(house)
     assert "no leader is known" in missing
     assert "a majority of 3 voters is needed, and those within reach are 1, 3" in missing
+
+
+def test_a_member_that_was_removed_says_so(house: FollowersHouse) -> None:
+    """It heard of its removal, and of no leader any more."""
+    house.replica.confirms = house.replica.has_leader = house.replica.reaches_leader = False
+    house.replica.numbers = (2, 3)
+    (missing,) = readiness(house)
+    assert "this is member 1, which was removed from the cell and can be ended" in missing
 
 
 def test_a_member_that_confirms_no_read_in_time_is_not_ready(house: FollowersHouse) -> None:

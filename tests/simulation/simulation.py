@@ -134,7 +134,8 @@ class Simulation:
         self._end_trouble()
         self._await("leader", self._has_leader)
         self._await("equal members", self._settles)
-        self._await("ready members", Probes(self).all_ready)
+        probes = Probes(self)
+        self._await("ready members", lambda: self._tidy() or probes.all_ready())
         self._await("equal members", self._settles)  # sessions may have ended meanwhile
         self._check_end()
 

@@ -137,7 +137,10 @@ class CellMember(Member):
         )
 
     def _voters_in_reach(self) -> str:
-        voters = [status for status in self.cell.members() if status.phase == "voter"]
+        members = self.cell.members()
+        if self.config.member not in {status.number for status in members}:
+            return f"this is member {self.config.member}, which was removed from the cell and can be ended"
+        voters = [status for status in members if status.phase == "voter"]
         reached = ", ".join(str(status.number) for status in voters if status.connected)
         return f"a majority of {len(voters)} voters is needed, and those within reach are {reached or 'none'}"
 
