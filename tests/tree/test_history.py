@@ -327,6 +327,29 @@ def test_a_revision_of_many_large_changes_makes_many_blocks() -> None:
         assert value_at(house.tree.history, b"/%d" % number, before + 1) is None
 
 
+def test_a_revision_of_very_many_changes_with_an_acl_each_is_stored() -> None:
+    """More than a block can number, in one checkpoint before they are packed, and in the next one after it."""
+    house, client, checkpoint = kept(64 * MIB)
+    many = (1 << 16) + 100
+    for number in range(many):
+        acl = (Acl(31, b"digest", b"u:%d" % number), Acl(31, b"world", b"anyone"))
+        client.create(b"/%d" % number, acl=acl, flags=EPHEMERAL)
+    before = house.tree.zxid
+    client.close()
+    history = house.tree.history
+    for session_id in (0x200, 0x300):
+        store(house, checkpoint)
+        for number in (0, 1, many // 2, many - 1):
+            past = history.node_at(b"/%d" % number, before)
+            assert past is not None
+            assert past.acl[0].id == b"u:%d" % number
+            assert value_at(history, b"/%d" % number, house.tree.zxid) is None
+        house.session(session_id).set(b"/")
+    store(house, checkpoint)
+    again = checkpoint.load()
+    assert again.history.since(before) == history.since(before)
+
+
 def test_a_revision_of_very_many_changes_is_told_and_looked_into_quickly() -> None:
     """Everybody waits: it took some seconds when each change looked through all behind it."""
     house, client, _ = kept()

@@ -251,6 +251,42 @@ def test_checkpoint_that_meets_a_fault_of_the_program_ends_the_member(
     member.stop()
 
 
+def test_changes_that_cannot_be_taken_end_the_member_and_none_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some may be forgotten by then: a checkpoint without them would never be mended by the log."""
+    member = JournalMember(tmp_path).start()
+    member.write(b"a")
+
+    def take_some() -> Changes:
+        member.journal._changed.clear()
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.journal, "take_changes", take_some)
+        member.checkpoint()
+    assert [type(error) for error in member.errors] == [MemoryError]
+    assert not member.replica.propose([b"b"])
+    member.stop()
+    again = JournalMember(tmp_path).start()
+    assert again.journal.commands == [b"a"]
+    again.stop()
+
+
+def test_commands_that_cannot_be_applied_end_the_member_and_none_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = JournalMember(tmp_path).start()
+    with monkeypatch.context() as patch:
+        patch.setattr(member.journal, "on_applied", lambda _commands: 1 / 0)
+        member.replica.propose([b"a"])
+        member.reactor.run_until(lambda: member.errors)
+    member.stop()
+    again = JournalMember(tmp_path).start()
+    assert again.journal.commands == [b"a"]
+    again.stop()
+
+
 @pytest.mark.parametrize(("commands", "given_back"), [(1, 0), (20, 1)])
 def test_memory_that_a_large_checkpoint_took_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: int, given_back: int

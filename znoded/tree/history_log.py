@@ -124,17 +124,21 @@ class HistoryLog:
             self._newest_bytes -= len(path) + len(before) + len(node)
 
     def _close_newest(self) -> None:
-        """Pack the newest changes: into one block, but for a revision of very many or large ones."""
+        """Pack the newest changes."""
+        for key, block in self._newest_blocks():
+            self._append(key, block.pack(), block)
+        self._newest.clear()
+        self._newest_bytes = 0
+        self.compact()
+
+    def _newest_blocks(self) -> Iterator[tuple[bytes, Block]]:
+        """The newest changes as one block, but for a revision of very many or large ones, with the keys."""
         key = b""
         for records in _runs(self._newest, self._newest_bytes):
             revision = records[0][0]
             part = 1 + int.from_bytes(key[8:]) if key and first_revision(key) == revision else 0
             key = block_key(revision, part)
-            block = Block(records)
-            self._append(key, block.pack(), block)
-        self._newest.clear()
-        self._newest_bytes = 0
-        self.compact()
+            yield key, Block(records)
 
     def _append(self, key: bytes, data: bytes, block: Block) -> None:
         absent, changed, of_children = (SEPARATOR.join((*paths, b"")) for paths in block.touched())
@@ -246,11 +250,11 @@ class HistoryLog:
         unsealed = islice(self._tail, len(self._tail) - len(self._unsealed), None)
         taken: list[Item] = [(block.key, block.data) for block in unsealed if not keys.get(block.key)]
         if self._newest:
-            key, revision = block_key(self._newest[0][0], 0), self._newest[-1][0]
-            self._tail_keys[key] = False  # it will grow
-            if revision > self._newest_stored:
-                self._newest_stored = revision
-                taken.append((key, Block(self._newest).pack()))
+            before, self._newest_stored = self._newest_stored, self._newest[-1][0]
+            for key, block in self._newest_blocks():
+                self._tail_keys[key] = False  # it may be another block when there are more
+                if self._newest_stored > before:
+                    taken.append((key, block.pack()))
         self._deleted_in_flight = [key for key in keys if key not in self._tail_keys]
         return taken + [(key, None) for key in self._deleted_in_flight]
 

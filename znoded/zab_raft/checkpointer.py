@@ -98,7 +98,12 @@ class Checkpointer:
     def begin(self) -> Deferred[None]:
         """Begin a checkpoint, unless one is under way or there is nothing to store; fires when the last one ended."""
         if self._busy.called and (increment := self._next_increment()):
-            snapshot, changes = increment.snapshot, self._machine.take_changes()
+            snapshot = increment.snapshot
+            try:
+                changes = self._machine.take_changes()
+            except Exception as error:
+                self._on_fatal(error)  # what changed is not known any more; the log still has it
+                return self.idle
             self._busy = self.in_thread(
                 self._store.write, {**changes, **increment.cell}, snapshot.index, snapshot.term
             ).addCallbacks(lambda _none: self._stored(snapshot), lambda failure: self._failed(failure, changes))
@@ -119,9 +124,9 @@ class Checkpointer:
             self._on_fatal(cast(BaseException, failure.value))
 
     def _in_turn(self) -> None:
+        self._schedule()
         self.is_stuck = False
         self.begin()
-        self._schedule()
 
     def _schedule(self) -> None:
         self._timer = self._reactor.callLater(self._options.checkpoint_interval_ms / 1000, self._in_turn)

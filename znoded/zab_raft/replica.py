@@ -73,6 +73,7 @@ class Replica:
         self.outstanding_bytes = 0
         self._drained: deque[tuple[int, Deferred[None]]] = deque()
         self._closed = False
+        self._is_sound = True
 
     @property
     def outstanding(self) -> int:
@@ -250,11 +251,11 @@ class Replica:
 
     def _log_failed(self, error: BaseException) -> None:
         self._closed = True
-        self.writable = False
+        self.writable = self._is_sound = False
         self._on_fatal(error)
 
     def _next_increment(self) -> Increment | None:
-        if self.applied_index <= self._store.index:
+        if not self._is_sound or self.applied_index <= self._store.index:
             return None
         return Increment(Snapshot(self.applied_index, self._applied_term, Configuration()), {})
 

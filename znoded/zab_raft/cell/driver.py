@@ -108,6 +108,7 @@ class CellDriver:
         self._cell: CellState
         self._closed = False
         self._failed = False
+        self._is_sound = True
         self._has_room = True
         self._ticks_without_room = 0
         self._turn_is_due = False
@@ -228,7 +229,7 @@ class CellDriver:
         if self._failed:
             return
         self._failed = self._closed = True
-        self.writable = False
+        self.writable = self._is_sound = False
         self._candidacy.withdraw()
         self._on_fatal(error)
 
@@ -374,7 +375,7 @@ class CellDriver:
     # ---- checkpoints and snapshots
 
     def _next_increment(self) -> Increment | None:
-        snapshot = self._running.snapshot()
+        snapshot = self._running.snapshot() if self._is_sound else None
         if snapshot is None or snapshot.index <= self._store.index:
             return None
         return Increment(snapshot, self._cell.changes())

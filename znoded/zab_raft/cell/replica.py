@@ -134,10 +134,9 @@ class CellReplica(CellDriver):
         yield self._peers.stop()
         if self._node:
             yield self._log_thread.stop()
-            is_sound, self._failed = not self._failed, True
+            self._failed = True
             yield self._checkpointer.idle
-            if is_sound:
-                yield self._checkpointer.begin()
+            yield self._checkpointer.begin()
             self._checkpointer.stop()
         self._reads.fail_all()
         self._store.close()
