@@ -89,6 +89,18 @@ def test_a_backup_that_fails_says_why() -> None:
     assert post_backup(lambda: fail(OSError("no space"))) == (500, {"path": None, "error": "no space"})
 
 
+def test_a_backup_whose_asker_left_is_made_all_the_same() -> None:
+    made: Deferred[str] = Deferred()
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), lambda: succeed(""), lambda: made)
+    request: Any = DummyRequest([b"backup"])
+    request.method = b"POST"
+    request.render(getChildForRequest(site.resource, request))
+    request.processingFailed(Failure(ConnectionDone()))
+    made.callback("/data.backup-5")
+    assert request.written == []
+    assert not request.finished
+
+
 def test_looking_at_the_backup_page_makes_none(site: AdminSite) -> None:
     with pytest.raises(UnsupportedMethod):
         get(site, "backup")

@@ -60,3 +60,13 @@ def test_who_is_inside_of_one_object_keeps_nobody_out_of_another() -> None:
     thread.start()
     thread.join(5.0)
     assert entered == ["both"]
+
+
+def test_a_block_in_a_block_of_the_same_object_does_not_wait_for_itself() -> None:
+    guard = InProcessGuard()
+    with guard.holding("a", 1):
+        with pytest.raises(RuntimeError, match="this thread is in a block of a already"), guard.holding("a", 2):
+            pass
+        assert guard.highest("a") == 1
+    with guard.holding("a", 2):
+        pass

@@ -54,8 +54,7 @@ class FollowingReplica(HandReplica):
 
     def members(self) -> list[SimpleNamespace]:
         return [
-            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=False)
-            for number in self.numbers
+            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=False) for number in self.numbers
         ]
 
     def tell_leader(self, payload: bytes) -> None:

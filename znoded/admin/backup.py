@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
-from twisted.web.http import INTERNAL_SERVER_ERROR
-from twisted.web.iweb import IRequest
+from twisted.web.http import INTERNAL_SERVER_ERROR, Request
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 BackUp = Callable[[], Deferred[str]]
 """Makes a backup beside the data directory; fires with its path."""
+Answer = dict[str, str | None]
 
 
 class Backup(Resource):
@@ -25,19 +25,25 @@ class Backup(Resource):
         super().__init__()  # type: ignore[no-untyped-call]
         self._back_up = back_up
 
-    def render_POST(self, request: IRequest) -> int:
+    def render_POST(self, request: Request) -> int:
         request.setHeader(b"content-type", b"application/json")
-        self._back_up().addCallbacks(
-            lambda path: _finish(request, {"path": path, "error": None}),
-            lambda failure: self._failed(request, failure),
+        ended = request.notifyFinish().addErrback(lambda _gone: None)
+        self._back_up().addCallbacks(_made, _failed).addCallback(
+            lambda answer: None if ended.called else _finish(request, answer)
         )
         return NOT_DONE_YET
 
-    def _failed(self, request: IRequest, failure: Failure) -> None:
+
+def _made(path: str) -> Answer:
+    return {"path": path, "error": None}
+
+
+def _failed(failure: Failure) -> Answer:
+    return {"path": None, "error": failure.getErrorMessage()}
+
+
+def _finish(request: Request, answer: Answer) -> None:
+    if answer["error"] is not None:
         request.setResponseCode(INTERNAL_SERVER_ERROR)
-        _finish(request, {"path": None, "error": failure.getErrorMessage()})
-
-
-def _finish(request: IRequest, answer: dict[str, str | None]) -> None:
     request.write(json.dumps(answer).encode() + b"\n")
     request.finish()

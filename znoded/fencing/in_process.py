@@ -14,27 +14,31 @@ class InProcessGuard:
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
-        self._in_use: set[str] = set()
+        self._users: dict[str, int] = {}  # the threads that are in the block of an object
         self._changed = threading.Condition()
 
     @contextmanager
     def holding(self, object_name: str, token: int) -> Iterator[None]:
-        """In the block, nobody else is let in to this object, and no older token will be after it. Raises StaleToken.
+        """In the block, nobody else is let in to this object, and no older token will be after it.
 
-        A block may be in that of another object; threads that do so have to take the objects in one order.
+        A block may be in that of another object; threads that do so have to take the objects in one order. Raises
+        StaleToken, and RuntimeError in a block of the same object, which would wait for itself.
         """
+        thread = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: object_name not in self._in_use)
+            if self._users.get(object_name) == thread:
+                raise RuntimeError(f"this thread is in a block of {object_name} already")
+            self._changed.wait_for(lambda: object_name not in self._users)
             highest = self._highest.get(object_name, token)
             if token < highest:
                 raise StaleToken(object_name, token, highest)
             self._highest[object_name] = token
-            self._in_use.add(object_name)
+            self._users[object_name] = thread
         try:
             yield
         finally:
             with self._changed:
-                self._in_use.discard(object_name)
+                del self._users[object_name]
                 self._changed.notify_all()
 
     def highest(self, object_name: str) -> int | None:

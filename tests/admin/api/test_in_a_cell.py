@@ -117,6 +117,13 @@ def test_a_member_that_is_cut_off_says_so(house: FollowersApi) -> None:
     assert house.done("get", {"key": "/", "consistency": "serializable"})
 
 
+def test_a_lock_is_refused_at_once_by_a_member_that_is_cut_off(house: FollowersApi) -> None:
+    """Nothing was put in line, so there is nothing to take out of it."""
+    session = house.session(40_000)
+    cut_off(house)
+    assert house.refused("lock/acquire", {"session": session, "lock": "/lock", "timeout_ms": 1000}) == "not_leader"
+
+
 def test_the_leader_hears_of_a_session_before_it_is_asked_to_confirm(house: FollowersApi) -> None:
     answer = house.done("session/create", {})
     number = int(answer["id"], 16).to_bytes(8)

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from tests.admin.api.house import ApiHouse, HttpClient, b64
 from tests.jute.factory import i4, request, string
 from tests.server.harness import OPEN_ACL, Client, create
-from znoded.admin.api.locks import Locks
+from znoded.admin.api.locks import WITHDRAW_PATIENCE_S, WITHDRAW_RETRY_S, Locks
 from znoded.jute.ops import Op
 
 Fields = dict[str, Any]
@@ -184,6 +184,43 @@ def test_a_fault_of_ours_leaves_nobody_in_line(house: ApiHouse, session: str, mo
     monkeypatch.setattr(Locks, "_wait", fail)
     assert acquire(house, session).answer()[1]["error"]["code"] == "internal"
     assert children(house) == []
+
+
+def test_a_full_disk_is_told_at_once(house: ApiHouse, session: str) -> None:
+    house.replica.writable = False
+    assert acquire(house, session).answer()[1]["error"]["code"] == "disk_full"
+
+
+def test_who_waits_is_answered_in_time_although_it_cannot_leave_the_line_yet(
+    house: ApiHouse, session: str, other: str
+) -> None:
+    token(acquire(house, session))
+    waiting = acquire(house, other, timeout_ms=1000)
+    house.replica.writable = False
+    house.pass_time(1 + WITHDRAW_PATIENCE_S)
+    assert waiting.answer()[1]["error"]["code"] == "lock_timeout"
+    assert len(children(house)) == 2
+    house.replica.writable = True
+    house.pass_time(1 + WITHDRAW_RETRY_S)
+    assert len(children(house)) == 1
+
+
+def test_what_a_lock_delay_keeps_is_no_holder(house: ApiHouse, other: str) -> None:
+    house.put(f"/zookeeper/lock_delay{LOCK}", b"30000")
+    session = house.session(4_000)
+    held = token(acquire(house, session))
+    observer = house.dial()
+    observer.send(f"election/observe?election={LOCK}")
+    house.settle()
+    waiting = acquire(house, other)
+    for _ in range(8):
+        house.pass_time(1)
+        house.done("session/keepalive", {"session": other})
+    told = info(house)
+    assert (told["holder"], told["waiting"]) == (None, 1)
+    assert not house.done("fence/check", {"lock": LOCK, "token": held})["valid"]
+    assert [line["leader"] and line["leader"]["token"] for line in observer.lines()] == [held, None]
+    assert not waiting.is_answered
 
 
 def test_a_contender_that_somebody_deletes_hears_of_it(house: ApiHouse, session: str, other: str) -> None:

@@ -177,7 +177,7 @@ def test_an_op_that_is_refused_is_named(house: ApiHouse) -> None:
         ({"op": "set", "key": "/zookeeper", "value": "", "version": 7}, "bad_version"),
         ({"op": "delete", "key": "/zookeeper"}, "bad_request"),
         ({"op": "delete", "key": "/p"}, "not_empty"),
-        ({"op": "put", "key": "/a//b", "value": ""}, "no_such_key"),
+        ({"op": "put", "key": "/a//b", "value": ""}, "bad_request"),
         ({"op": "put", "key": "/a/../b", "value": "", "parents": True}, "bad_request"),
         ({"op": "create", "key": "/e", "value": "", "ephemeral": True}, "bad_request"),
         ({"op": "put", "key": "/b", "value": "", "acl": ONLY_CREATOR}, "bad_request"),
@@ -186,6 +186,34 @@ def test_an_op_that_is_refused_is_named(house: ApiHouse) -> None:
 def test_refusals_have_names(house: ApiHouse, op: Fields, code: str) -> None:
     house.put("/p/q")
     assert house.refused("txn", {"then": [op]}) == code
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("get", {"key": "/a/"}),
+        ("range", {"prefix": "/a/"}),
+        ("range", {"prefix": "/", "after": "/a/"}),
+        ("watch?prefix=/a/", None),
+        ("watch?key=/a/", None),
+        ("lock/info", {"lock": "/a/"}),
+        ("fence/check", {"lock": "/a/", "token": 1}),
+        ("election/observe?election=/a/", None),
+    ],
+)  # fmt: skip
+def test_a_slash_at_the_end_is_refused(house: ApiHouse, path: str, fields: Fields | None) -> None:
+    """No znode is called so: who watched it would be told nothing of what is below."""
+    house.put("/a/b")
+    status, content = house.ask(path, fields)
+    assert (status, content["error"]["code"]) == (400, "bad_request")
+    assert '"/a/" is not right' in content["error"]["message"]
+
+
+def test_a_sequential_key_may_be_a_number_alone(house: ApiHouse) -> None:
+    house.put("/a")
+    op = {"op": "create", "key": "/a/", "value": ""}
+    assert house.done("txn", {"then": [{**op, "sequential": True}]})["results"][0]["key"] == "/a/0000000000"
+    assert house.refused("txn", {"then": [op]}) == "bad_request"
 
 
 def test_sequential_keys_are_told(house: ApiHouse) -> None:

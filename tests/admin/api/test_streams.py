@@ -446,3 +446,16 @@ def test_observers_hear_of_another_value_of_the_same_leader(
     house.put(client.answer()[1]["key"], b"moved")
     house.put("/leader/unrelated")
     assert leaders(observer) == [b64(b"one"), b64(b"moved")]
+
+
+def test_observers_who_may_not_read_the_election_any_more_are_told_nothing(house: ApiHouse) -> None:
+    observer, alice = house.dial(), house.dial()
+    observer.send("election/observe?election=/leader")
+    alice.send("election/observe?election=/leader", user=ALICE)
+    house.settle()
+    put = {"op": "put", "key": "/leader", "value": "", "acl": ONLY_CREATOR}
+    house.done("txn", {"then": [put]}, user=ALICE)
+    campaign = {"session": house.session(), "election": "/leader", "value": b64(b"one")}
+    house.done("election/campaign", campaign, user=ALICE)
+    assert [line.get("error", {}).get("code") for line in observer.lines()] == [None, "no_auth"]
+    assert leaders(alice) == [None, b64(b"one")]

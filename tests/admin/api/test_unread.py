@@ -223,3 +223,13 @@ def test_what_many_hold_counts_once() -> None:
     assert counted.total_bytes == 1_000
     counted.release(shared)
     assert counted.total_bytes == 0
+
+
+def test_nothing_is_kept_for_who_left(house: ApiHouse) -> None:
+    client = slow_watch(house, "key=/a", "127.0.0.1", "")
+    for _ in range(3):
+        house.put("/a", b"x" * 300_000)
+    assert unread(house).total_bytes > 0
+    client.drop()
+    house.settle()
+    assert unread(house).total_bytes == 0

@@ -36,6 +36,8 @@ class Attempt:
         self.wish = wish
         self.prefix = wish.lock.rstrip(b"/") + b"/" + wish.contender + b"-"
         self.path = self.prefix + secrets.token_hex(REQUEST_BYTES).encode() + b"-lock-"
+        #: Something was written for it that is not known to have been refused.
+        self.may_be_in_line = False
         #: Path -> the version with which it was taken over.
         self.taken: dict[bytes, int] = {}
 

@@ -121,11 +121,10 @@ def lock_timeout(lock: str) -> ApiError:
 
 
 def lock_lost(lock: str) -> ApiError:
-    """Somebody deleted the contender's key."""
-    message = "the key that stood in line for the lock was deleted"
-    return ApiError(
-        "lock_lost", 409, message, "Acquire again, and find out who deletes keys below the lock.", lock=lock
-    )
+    """Somebody else deleted the contender's key, or set it, as a later request does that takes it over."""
+    message = "the key that stood in line for the lock was deleted, or written to by another"
+    action = "Acquire again, with the same contender if you chose one; find out who writes to keys below the lock."
+    return ApiError("lock_lost", 409, message, action, lock=lock)
 
 
 def slow_reader(revision: int, limit_bytes: int) -> ApiError:

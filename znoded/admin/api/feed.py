@@ -107,6 +107,8 @@ class Feed:
             return
         del group.streams[stream]
         if not group.streams:
+            group.forget_written()
+            self.unwritten.pop(group, None)
             del self._groups[key]
             del self._by_path[group.path][group]
             if not self._by_path[group.path]:

@@ -11,7 +11,6 @@ from znoded.admin.api.locks import Locks
 from znoded.admin.api.operations import LINEARIZABLE, after_barrier
 from znoded.admin.api.sessions import Sessions
 from znoded.tree.acl import Identities
-from znoded.tree.znode import NO_OWNER, owner_of
 
 #: How many waiters are told by name, as long as what is told of them, in the form of the tree, is no more than this.
 WAITERS_TOLD = 1000
@@ -63,8 +62,9 @@ class LockOperations:
             if told and told_bytes > TOLD_BYTES:
                 break
             told.append(self._locks.told(contender.path, identities))
+        is_held = queue.first is not None and self._locks.is_held(queue.first)
         return {
-            "holder": told[0] if told else None,
+            "holder": told[0] if is_held else None,
             "waiters": told[1:],
             "waiting": max(len(queue) - 1, 0),
             "revision": self._backend.revision,
@@ -79,7 +79,5 @@ class LockOperations:
         self._locks.require_readable(lock, identities)
         if holder is None:
             return {"valid": False, "holder": None, **after_barrier(self._backend)}
-        token, owner = holder.token, owner_of(self._backend.tree.nodes[holder.path])
-        # One whose session is over may be left in line for a while, so that the lock stays free: it holds nothing.
-        is_held = owner == NO_OWNER or owner in self._backend.tree.sessions
-        return {"valid": is_held and token == asked["token"], "holder": token, **after_barrier(self._backend)}
+        is_valid = self._locks.is_held(holder) and holder.token == asked["token"]
+        return {"valid": is_valid, "holder": holder.token, **after_barrier(self._backend)}

@@ -12,10 +12,9 @@ from twisted.internet.defer import CancelledError
 
 from znoded.admin.api import errors
 from znoded.admin.api.attempts import Attempt, Held, Wish
-from znoded.admin.api.backend import Backend
+from znoded.admin.api.backend import Backend, Committed
 from znoded.admin.api.items import Fields, session_id_of, stat_of, text_of, value_of
 from znoded.admin.api.queues import Contender, Queues, contender_of
-from znoded.admin.api.waiting import shielded
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
 from znoded.tree.acl import READ, Identities, allowed
@@ -27,6 +26,8 @@ from znoded.tree.znode import czxid_of, next_version, version_of
 INFIX = b"__lock__"
 #: How long until a contender that could not be withdrawn is tried again.
 WITHDRAW_RETRY_S = 1.0
+#: How long an answer waits for that. A member without a quorum withdraws it when there is one again.
+WITHDRAW_PATIENCE_S = 2.0
 
 
 class Locks:
@@ -54,7 +55,7 @@ class Locks:
     # ---- taking one
 
     async def acquire(self, wish: Wish, timeout_s: float) -> Held:
-        """Wait for a lock. Whatever ends the wait, the contender does not stay in line.
+        """Wait for a lock. Whatever ends the wait, the contender does not stay in line longer than it has to.
 
         Raises lock_timeout, session_expired, lock_lost, and what a write is refused for.
         """
@@ -74,14 +75,24 @@ class Locks:
             self._backend.waiting.spawn(self._withdraw(attempt))
             raise
         except Exception:
-            await shielded(self._backend.waiting.spawn(self._withdraw(attempt)))
+            withdrawing = self._backend.waiting.spawn(self._withdraw(attempt))
+            await self._backend.waiting.for_work(withdrawing, WITHDRAW_PATIENCE_S)
             raise
 
     async def _enqueue(self, attempt: Attempt) -> None:
         wish = attempt.wish
         flags = CreateFlags.EPHEMERAL_SEQUENTIAL
         op = TxnOp(Kind.CREATE, attempt.path, wish.value, wish.acl, flags, -1, INFIX, parents=True)
-        await self._backend.write(TxnRequest(wish.session.id, (), (op,), ()), wish.identities)
+        await self._write(attempt, TxnRequest(wish.session.id, (), (op,), ()))
+
+    async def _write(self, attempt: Attempt, request: TxnRequest) -> Committed:
+        """Write what puts a contender of the attempt in line, or makes it one of the attempt."""
+        before, attempt.may_be_in_line = attempt.may_be_in_line, True
+        try:
+            return await self._backend.write(request, attempt.wish.identities)
+        except errors.ApiError as error:
+            attempt.may_be_in_line = before or error.code == "outcome_unknown"
+            raise
 
     async def _take_over(self, attempt: Attempt) -> None:
         """Make the contenders of earlier requests for the same wish those of this one. Raises lock_lost."""
@@ -96,7 +107,7 @@ class Locks:
             version = version_of(node)
             as_it_was = (_created(path, czxid_of(node)), Compare(path, Target.VERSION, Relation.EQUAL, None, version))
             op = TxnOp(Kind.SET, path, wish.value, None, 0, -1, None, parents=False)
-            done = await self._backend.write(TxnRequest(wish.session.id, as_it_was, (op,), ()), wish.identities)
+            done = await self._write(attempt, TxnRequest(wish.session.id, as_it_was, (op,), ()))
             if done.reply.holds:
                 attempt.taken[path] = next_version(version)
 
@@ -161,7 +172,9 @@ class Locks:
         """Leave the line, whatever it takes; a session that ended has left it."""
         wish = attempt.wish
         nodes = self._backend.tree.nodes
-        while wish.session.id in self._backend.tree.sessions and self._backend.member.serving:
+        while (
+            attempt.may_be_in_line and wish.session.id in self._backend.tree.sessions and self._backend.member.serving
+        ):
             try:
                 # Behind this write, all that was written for this attempt before is applied.
                 await self._backend.write(TxnRequest(0, (), (), ()), ())
@@ -191,6 +204,10 @@ class Locks:
         return done.reply.holds
 
     # ---- looking
+
+    def is_held(self, holder: Contender) -> bool:
+        """Whether the first in line holds the lock: not if it was left there when its session expired (`lock_delay`)."""
+        return holder.path not in self._backend.tree.kept
 
     def require_readable(self, lock: bytes, identities: Identities) -> None:
         """Raise no_auth for who may not read the lock's own znode."""

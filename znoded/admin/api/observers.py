@@ -28,6 +28,12 @@ class LeaderGroup(Group):
 
     def changed(self, position: int) -> None:
         """Tell of another leader, or another value of the same; where the line is long, when it is known."""
+        try:
+            self._locks.require_readable(self.path, self.identities)
+        except errors.ApiError as refusal:
+            for stream in list(self.streams):
+                stream.end(refusal)
+            return
         first = self._locks.queues.first_now(self.path)
         if first is not None or self._locks.queues.now(self.path) is not None:
             self._tell(first, position)
@@ -58,7 +64,8 @@ class LeaderGroup(Group):
             self.append(position, encoded)
 
     def _line(self, first: Contender | None, position: int) -> bytes:
-        leader = None if first is None else self._locks.told(first.path, self.identities)
+        is_led = first is not None and self._locks.is_held(first)
+        leader = self._locks.told(first.path, self.identities) if first is not None and is_led else None
         self._told = leader
         return line(self.form, "leader", {"revision": position, "leader": leader})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
@@ -98,6 +99,14 @@ class Waiting:
         if isinstance(result, Failure) and not result.check(CancelledError, errors.ApiError):
             log.failure("work of the API failed", result)
 
+    async def for_work(self, working: Deferred[Any], timeout_s: float) -> None:
+        """Wait for what was spawned, not longer than this. It goes on when the wait ends, or is cancelled."""
+        done: Deferred[None] = Deferred()
+        working.addBoth(lambda _result: None if done.called else done.callback(None))
+        done.addTimeout(timeout_s, self._reactor)
+        with suppress(TimeoutError):
+            await done
+
     async def idle(self, timeout_s: float) -> None:
         """Wait until all that was spawned is done, but not longer than this."""
         deadline_s = self._reactor.seconds() + timeout_s
@@ -121,10 +130,3 @@ class Waiting:
                     done.callback(None)
         for wake in self.woken:
             wake()
-
-
-async def shielded(work: Deferred[Any]) -> None:
-    """Wait for work that goes on if the wait is cancelled."""
-    done: Deferred[None] = Deferred()
-    work.addBoth(lambda _result: None if done.called else done.callback(None))
-    await done
