@@ -206,7 +206,7 @@ class Locks:
     # ---- looking
 
     def is_held(self, holder: Contender) -> bool:
-        """Whether the first in line holds the lock: not if it was left there when its session expired (`lock_delay`)."""
+        """Whether the first in line holds the lock: not if its session expired and a lock-delay left it there."""
         return holder.path not in self._backend.tree.kept
 
     def require_readable(self, lock: bytes, identities: Identities) -> None:
