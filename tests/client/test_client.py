@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from uuid import uuid4
@@ -262,6 +263,33 @@ def test_a_member_that_is_not_there_is_passed_over(address: Address, root: str) 
         client = asyncio_client([("127.0.0.1", free_port()), address, ("127.0.0.1", free_port())])
         await client.put(root, b"x")
         client.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_the_member_closed_is_not_used_again() -> None:
+    """Also if the event loop had no turn since: it is closed within the turn in which the answer is had."""
+
+    async def main() -> None:
+        writers: list[asyncio.StreamWriter] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            while (await reader.read(65536)).startswith(b"POST /v1/txn "):
+                body = b'{"succeeded": true, "results": [{"key": "/a", "item": null}], "revision": 7}'
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            client = asyncio_client([server.sockets[0].getsockname()])
+            for _ in range(2):
+                assert await client.put("/a", b"") == 7
+            assert len(writers) == 1
+            writers[0].get_extra_info("socket").shutdown(socket.SHUT_WR)
+            assert await client.put("/a", b"") == 7
+            assert len(writers) == 2
+            client.close()
+            for writer in writers:
+                writer.close()
 
     asyncio.run(main())
 

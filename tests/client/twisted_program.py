@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.task import react
+from twisted.internet.endpoints import TCP4ServerEndpoint
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import deferLater, react
 
 from tests.server_process import free_port
 from znoded.client import ApiError, Events, Unavailable
@@ -40,10 +42,32 @@ async def give_up(reactor: Any) -> None:
         await client.get("/")
 
 
+class ClosingMember(Protocol):
+    """Answers one transaction, and closes the connection though it did not say so."""
+
+    def dataReceived(self, data: bytes) -> None:
+        transport: Any = self.transport
+        body = b'{"succeeded": true, "results": [{"key": "/a", "item": null}], "revision": 7}'
+        transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        transport.loseConnection()
+
+
+async def be_cut(reactor: Any) -> None:
+    """A connection that the member closed is not used again."""
+    listening = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(Factory.forProtocol(ClosingMember))
+    client = twisted_client(reactor, [("127.0.0.1", listening.getHost().port)])
+    for _ in range(3):
+        assert await client.put("/a", b"") == 7
+        await deferLater(reactor, 0.05)
+    client.close()
+    await listening.stopListening()
+
+
 def main(reactor: Any, port: str) -> Deferred[None]:
     async def both() -> None:
         await use_everything(reactor, int(port))
         await give_up(reactor)
+        await be_cut(reactor)
 
     work: Coroutine[Any, Any, None] = both()
     return Deferred.fromCoroutine(work).addTimeout(30, reactor)

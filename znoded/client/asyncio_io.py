@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from znoded.client.client import Client
+from znoded.client.io import is_readable
 
 T = TypeVar("T")
 
@@ -29,6 +30,10 @@ class AsyncioStream:
         """Send all of them."""
         self._writer.write(data)
         await self._writer.drain()
+
+    def is_closed(self) -> bool:
+        """Whether the peer closed it."""
+        return self._writer.is_closing() or is_readable(self._writer.get_extra_info("socket").fileno())
 
     def close(self) -> None:
         """Give it up."""

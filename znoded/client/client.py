@@ -21,24 +21,31 @@ Fields = Mapping[str, Any]
 CONNECT_TIMEOUT_S = 3.0
 #: A member answers sooner than this, if only that it cannot.
 ANSWER_TIMEOUT_S = 15.0
+#: A request that waits at a member waits there for so long at most.
+WAIT_MOST_S = 600.0
 #: Between one member and the next, growing.
 PAUSE_S, PAUSE_MOST_S = 0.05, 1.0
+#: Of the time that a member has, where that is short, so much is for the pause after it.
+PAUSE_SHARE = 0.2
 #: A connection is used again for so long: a member keeps it open for a minute.
 IDLE_MOST_S = 30.0
 #: A stream of which nothing is heard for so long is broken: there is a progress line every ten seconds.
 STREAM_TIMEOUT_S = 25.0
 
+Member = tuple[str, int]
+
 
 class Client:
     """Speaks to the members of one cell.
 
-    `members` are (host, port) of their API listeners. `patience_s` is how long it looks for one that answers.
+    `members` are (host, port) of their API listeners. `patience_s` is how long it looks for one that answers, from the
+    first failure on: however long a member was waited for before, another one is asked.
     """
 
     def __init__(
         self,
         io: Io,
-        members: Sequence[tuple[str, int]],
+        members: Sequence[Member],
         *,
         user: tuple[str, str] | None = None,
         tls: Any = None,
@@ -163,28 +170,29 @@ class Client:
 
     async def _resumed(self, path: str, query: Mapping[str, object], after: int | None) -> AsyncGenerator[Fields, None]:
         """The lines of a stream, over as many connections as it takes."""
-        pauses = _Pauses(self)
+        pauses = self._pauses()
         while True:
+            member = self._members[0]
             asked = {**query, **({} if after is None else {"after": after})}
             try:
-                async with aclosing(self._stream(path, asked)) as lines:
+                async with aclosing(self._stream(member, path, asked)) as lines:
                     async for line in lines:
                         if line["type"] == "error":
                             raise ApiError(0, line["error"])
                         if path == "watch":
                             after = line["revision"]
-                        pauses = _Pauses(self)
+                        pauses = self._pauses()
                         yield line
             except (OSError, ProtocolError, TimeoutError) as failure:
-                await pauses.next(failure)
+                await pauses.next(member, failure)
             except ApiError as error:
                 if error.code not in TRY_ELSEWHERE | {"slow_reader"}:
                     raise
-                await pauses.next(error)
+                await pauses.next(member, error)
 
-    async def _stream(self, path: str, query: Mapping[str, object]) -> AsyncGenerator[Fields, None]:
+    async def _stream(self, member: Member, path: str, query: Mapping[str, object]) -> AsyncGenerator[Fields, None]:
         """The lines of one connection, until it breaks. Raises ApiError, OSError, ProtocolError, TimeoutError."""
-        stream, exchange = await self._connect()
+        stream, exchange = await self._connect(member, CONNECT_TIMEOUT_S)
         try:
             await stream.write(exchange.get(f"/v1/{path}", query))
             lines, refusal = Lines(), b""
@@ -205,25 +213,45 @@ class Client:
     # ---- requests
 
     async def call(
-        self, path: str, fields: Fields, *, is_repeatable: bool = True, timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        path: str,
+        fields: Fields,
+        *,
+        is_repeatable: bool = True,
+        wait_until_s: float | None = None,
+        within_s: float | None = None,
     ) -> Fields:
         """The answer to a request, of whichever member has one.
 
-        One that is not repeatable is not sent again where it may have taken effect. Raises ApiError, Unavailable.
+        One that is not repeatable is not sent again where it may have taken effect. One that waits at the member does
+        so until `wait_until_s`: whenever it is sent, its timeout is what is left of that. With `within_s`, each member
+        has its share of that time. Raises ApiError, Unavailable.
         """
-        pauses = _Pauses(self)
+        timeout_s, pauses = ANSWER_TIMEOUT_S, self._pauses()
+        if within_s is not None:
+            share_s = within_s / len(self._members)
+            timeout_s = (1 - PAUSE_SHARE) * share_s
+            pauses = _Pauses(self, within_s, PAUSE_SHARE * share_s)
         while True:
+            member = self._members[0]
             failure: Exception
+            answer_by_s = self.io.now_s() + timeout_s
             try:
-                stream, exchange = await self._connection()
+                stream, exchange = await self._connection(member, min(CONNECT_TIMEOUT_S, timeout_s))
             except (OSError, TimeoutError) as error:
-                await pauses.next(error)
+                await pauses.next(member, error)
                 continue
+            left_s = max(answer_by_s - self.io.now_s(), 0)
+            if wait_until_s is not None:
+                wait_s = min(max(wait_until_s - self.io.now_s(), 0), WAIT_MOST_S)
+                fields = {**fields, "timeout_ms": int(wait_s * 1000)}
+                left_s += wait_s
             try:
-                answer = await self.io.within(timeout_s, _exchanged(stream, exchange, path, fields))
+                answer = await self.io.within(left_s, _exchanged(stream, exchange, path, fields))
             except (OSError, ProtocolError, TimeoutError) as error:
                 stream.close()
                 if not is_repeatable:
+                    self.next_member(member)
                     raise Unavailable("the connection broke before the answer came") from error
                 failure = error
             except BaseException:
@@ -231,56 +259,71 @@ class Client:
                 raise
             else:
                 status = exchange.status
-                self._keep(stream, exchange)
+                self._keep(member, stream, exchange)
                 if status == 200:
                     return answer
                 refusal = ApiError(status, answer["error"])
                 if refusal.code not in TRY_ELSEWHERE:
                     raise refusal
                 failure = refusal
-            await pauses.next(failure)
+            await pauses.next(member, failure)
 
-    async def _connection(self) -> tuple[Stream, Exchange]:
+    async def _connection(self, member: Member, timeout_s: float) -> tuple[Stream, Exchange]:
+        """One to the first member: the idle one, if there is one that can be used."""
         if self._idle is not None:
             (stream, exchange), self._idle = self._idle, None
-            if self.io.now_s() - self._idle_since_s < IDLE_MOST_S:
+            # A request on one that the member has closed was never received, but nobody could tell from what comes of
+            # it, and a transaction could not be sent again. So it is looked at before: a new connection each time
+            # would be as safe, and a client that writes without a break would run out of ports.
+            if self.io.now_s() - self._idle_since_s < IDLE_MOST_S and not stream.is_closed():
                 return stream, exchange
             stream.close()
-        return await self._connect()
+        return await self._connect(member, timeout_s)
 
-    def _keep(self, stream: Stream, exchange: Exchange) -> None:
-        if self._idle is None and exchange.next():
+    def _keep(self, member: Member, stream: Stream, exchange: Exchange) -> None:
+        """Keep a connection for the next request, which is for the first member."""
+        if self._idle is None and member == self._members[0] and exchange.next():
             self._idle = stream, exchange
             self._idle_since_s = self.io.now_s()
         else:
             stream.close()
 
-    async def _connect(self) -> tuple[Stream, Exchange]:
-        host, port = self._members[0]
-        stream = await self.io.within(CONNECT_TIMEOUT_S, self.io.connect(host, port, self._tls))
+    async def _connect(self, member: Member, timeout_s: float) -> tuple[Stream, Exchange]:
+        host, port = member
+        stream = await self.io.within(timeout_s, self.io.connect(host, port, self._tls))
         return stream, Exchange(f"{host}:{port}", self._authorization)
 
-    def next_member(self) -> None:
-        """Ask another member from now on."""
-        self.close()
-        self._members.append(self._members.pop(0))
+    def next_member(self, failed: Member) -> None:
+        """Ask another member from now on, unless somebody saw to that who failed at the same one."""
+        if self._members[0] == failed:
+            self.close()
+            self._members.append(self._members.pop(0))
+
+    def _pauses(self) -> _Pauses:
+        return _Pauses(self, self.patience_s, PAUSE_MOST_S)
 
 
 class _Pauses:
     """The pauses between attempts, until patience is at its end."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, patience_s: float, pause_most_s: float) -> None:
         self._client = client
-        self._deadline_s = client.io.now_s() + client.patience_s
-        self._pause_s = PAUSE_S
+        self._patience_s = patience_s
+        self._pause_most_s = pause_most_s
+        self._pause_s = min(PAUSE_S, pause_most_s)
+        #: From the first failure on: what went before may have been a long wait, at a member that was well.
+        self._deadline_s: float | None = None
 
-    async def next(self, failure: Exception) -> None:
-        """Turn to another member after a while. Raises Unavailable."""
-        if self._client.io.now_s() >= self._deadline_s:
-            raise Unavailable(f"no member answered within {self._client.patience_s:g} s") from failure
-        self._client.next_member()
-        await self._client.io.sleep(self._pause_s * random.uniform(0.5, 1))
-        self._pause_s = min(2 * self._pause_s, PAUSE_MOST_S)
+    async def next(self, member: Member, failure: Exception) -> None:
+        """Turn from the member that failed to another one, after a while. Raises Unavailable."""
+        io = self._client.io
+        self._client.next_member(member)
+        if self._deadline_s is None:
+            self._deadline_s = io.now_s() + self._patience_s
+        if io.now_s() >= self._deadline_s:
+            raise Unavailable(f"no member answered within {self._patience_s:g} s") from failure
+        await io.sleep(self._pause_s * random.uniform(0.5, 1))
+        self._pause_s = min(2 * self._pause_s, self._pause_most_s)
 
 
 async def _exchanged(stream: Stream, exchange: Exchange, path: str, fields: Fields) -> Fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +17,9 @@ class Stream(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send all of them. Raises OSError."""
+
+    def is_closed(self) -> bool:
+        """Whether the peer closed it, as far as is known here; asked while nothing is to come."""
 
     def close(self) -> None:
         """Give it up."""
@@ -38,3 +42,10 @@ class Io(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Callable[[], None]:
         """Run it beside; what is returned cancels it."""
+
+
+def is_readable(socket_fd: int) -> bool:
+    """Whether bytes or the end are there to be read: asked of the system, as the event loop may not have looked yet."""
+    poll = select.poll()
+    poll.register(socket_fd, select.POLLIN)
+    return bool(poll.poll(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,7 @@ if TYPE_CHECKING:
     from znoded.client.sessions import Session
     from znoded.client.txn import Acl, Txn
 
-#: So long one request may wait.
-WAIT_MOST_S = 600.0
-#: What an answer may take beside the wait.
-SLACK_S = 15.0
+log = logging.getLogger("znoded.client")
 
 
 class Held:
@@ -55,8 +53,14 @@ class Held:
     async def __aenter__(self) -> Held:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.release()
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            await self.release()
+        except (ApiError, Unavailable):
+            if error is None:
+                raise
+            # What went wrong under the lock is what its user has to hear of.
+            log.exception("%s may stay locked until its session ends", self.lock)
 
 
 async def acquire(client: Client, session: Session, lock: str, timeout_s: float, value: bytes, acl: Acl | None) -> Held:
@@ -68,12 +72,11 @@ async def acquire(client: Client, session: Session, lock: str, timeout_s: float,
         fields["acl"] = acl
     try:
         while True:
-            wait_s = min(max(deadline_s - client.io.now_s(), 0), WAIT_MOST_S)
-            asked = {**fields, "timeout_ms": int(wait_s * 1000)}
+            is_in_time = client.io.now_s() < deadline_s
             try:
-                answer = await client.call("lock/acquire", asked, timeout_s=wait_s + SLACK_S)
+                answer = await client.call("lock/acquire", fields, wait_until_s=deadline_s)
             except ApiError as error:
-                if error.code == "outcome_unknown" and wait_s > 0:
+                if error.code == "outcome_unknown" and is_in_time:
                     continue
                 raise
             return Held(client, session, lock, answer["key"], answer["token"])

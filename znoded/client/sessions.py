@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 #: It is kept alive so many times within its timeout.
 KEEP_ALIVES = 3
+
+log = logging.getLogger("znoded.client")
 
 
 class Session:
@@ -54,8 +57,9 @@ class Session:
         while not self.is_lost:
             await io.sleep(min(interval_s, max(self.lost_at_s - io.now_s(), 0)))
             asked_s = io.now_s()
+            left_s = max(self.lost_at_s - asked_s, 0.001)
             try:
-                await io.within(max(self.lost_at_s - asked_s, 0.001), self._ask())
+                await io.within(left_s, self._ask(left_s))
             except (TimeoutError, Unavailable, ApiError) as failure:
                 if isinstance(failure, ApiError) and failure.code == "session_expired":
                     break
@@ -63,10 +67,13 @@ class Session:
                 self.lost_at_s = asked_s + self.timeout_ms / 1000
         self._is_over = True
         for told in self.on_lost:
-            told()
+            try:
+                told()
+            except Exception:
+                log.exception("on_lost failed for the session %s", self.id)
 
-    async def _ask(self) -> None:
-        await self._client.call("session/keepalive", {"session": self.secret})
+    async def _ask(self, within_s: float) -> None:
+        await self._client.call("session/keepalive", {"session": self.secret}, within_s=within_s)
 
     async def __aenter__(self) -> Session:
         return self

@@ -12,6 +12,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from znoded.client.client import Client
+from znoded.client.io import is_readable
 
 T = TypeVar("T")
 
@@ -57,6 +58,11 @@ class TwistedStream(Protocol):
             raise ConnectionError("the connection is closed")
         transport: Any = self.transport
         transport.write(data)
+
+    def is_closed(self) -> bool:
+        """Whether the peer closed it."""
+        transport: Any = self.transport
+        return self._has_ended or is_readable(transport.fileno())
 
     def close(self) -> None:
         """Give it up."""
