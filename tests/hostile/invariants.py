@@ -43,7 +43,8 @@ def check_memory(member: Member, connection: ClientConnection) -> None:
     assert len(connection.kept or b"") <= request_bytes
     assert len(connection.pending or ()) <= limits.outstanding_per_connection
     assert connection.waiting_bytes <= limits.outstanding_bytes_per_connection + request_bytes
-    assert connection.out_bytes <= limits.queued_bytes_per_connection + OUTPUT_SLICE_BYTES
+    out_limit_bytes = limits.queued_bytes_per_connection + connection.waiting_bytes
+    assert connection.out_bytes <= out_limit_bytes + OUTPUT_SLICE_BYTES
     assert connection.has_ended or sum(map(len, connection.out)) == connection.out_bytes
     assert sum(len(name) for _, name in connection.identities) <= limits.identity_bytes_per_connection
     assert member.watches.count_of(connection) <= limits.watches_per_session

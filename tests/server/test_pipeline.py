@@ -176,14 +176,15 @@ def test_close_is_answered_behind_everything_sent_before_and_ends_the_connection
     assert client.session_id not in house.member.tree.sessions
 
 
-def test_a_client_that_does_not_read_is_not_read_from(client: Client) -> None:
+def test_a_client_that_does_not_read_is_not_served(client: Client) -> None:
     client.transport.block()
     client.send(get_data(2, b"/a"))
-    assert client.transport.producerState == "paused"
+    out_bytes = client.connection.out_bytes
+    client.send(get_data(3, b"/a"))
+    assert client.connection.out_bytes == out_bytes
     assert client.replies() == []
     client.transport.unblock()
-    assert client.replies() == [(2, 0)]
-    assert client.transport.producerState == "producing"
+    assert client.replies() == [(2, 0), (3, 0)]
 
 
 def test_replies_larger_than_a_slice_leave_in_slices(house: House, client: Client) -> None:
@@ -260,6 +261,83 @@ def test_large_reads_behind_a_write_wait_for_a_client_that_is_slow(house: House,
     assert not client.is_closed
     client.transport.unblock()
     assert client.replies() == [(xid, 0) for xid in range(3, 24)]
+
+
+@pytest.mark.parametrize("reads", [1, 10])
+def test_large_reads_between_writes_of_one_segment_are_answered(house: House, client: Client, reads: int) -> None:
+    """All of them have to be answered before the next write is applied, whether their client could read meanwhile."""
+    big_node(house, client)
+    requests = [
+        frame
+        for xid in range(3, 300, reads + 1)
+        for frame in (
+            set_data(xid, b"/big", b"%d" % xid + b"x" * 100_000),
+            *[get_data(xid + behind, b"/big") for behind in range(1, reads + 1)],
+        )
+    ]
+    client.transport.block()
+    client.send(*requests)
+    replies: list[tuple[int, int]] = []
+    while house.replica.collected:
+        house.replica.commit()
+        assert client.connection.out_bytes < 2 * house.member.limits.queued_bytes_per_connection
+        client.transport.unblock()
+        replies += client.replies()
+        client.transport.block()
+    client.transport.unblock()
+    replies += client.replies()
+    assert replies == [(xid, 0) for xid in range(3, 3 + len(requests))]
+
+
+def test_what_an_identity_sees_does_not_depend_on_how_its_requests_came(house: House, client: Client) -> None:
+    """Requests before an auth are answered to who it was before, though they waited for a write."""
+    who = request(4, Op.WHO_AM_I)
+    auth = request(-4, Op.AUTH, i4(0), string(b"digest"), string(b"u:p"))
+    client.send(set_data(3, b"/"), who, auth, request(5, Op.WHO_AM_I))
+    house.replica.commit()
+    house.clock.advance(0)
+    before, after = [frame for frame in client.frames() if frame[:4] in (i4(4), i4(5))]
+    assert b"digest" not in before
+    assert b"digest" in after
+
+
+def test_nothing_behind_an_auth_that_fails_is_done(house: House, client: Client) -> None:
+    auth = request(-4, Op.AUTH, i4(0), string(b"nope"), string(b""))
+    client.send(set_data(3, b"/"), auth, create(4, b"/new"))
+    house.replica.commit()
+    house.clock.advance(0)
+    assert client.replies() == [(3, 0), (-4, -115)]
+    assert b"/new" not in house.member.tree.nodes
+    assert client.is_closed
+
+
+def test_a_client_that_is_slow_to_take_an_answer_is_heard(house: House, client: Client) -> None:
+    """It has no other way to say that it is alive, and its session is that of somebody who reads."""
+    big_node(house, client)
+    client.transport.block()
+    client.send(get_data(3, b"/big"))
+    live = client.connection.live
+    assert live is not None
+    live.heard_ms = 0
+    assert client.transport.producerState == "producing"
+    client.send(ping(), get_data(4, b"/big"))
+    assert live.heard_ms > 0
+    client.transport.unblock()
+    assert client.replies() == [(3, 0), (-2, 0), (4, 0)]
+
+
+def test_what_a_client_sends_that_does_not_read_is_kept_up_to_a_limit(house: House, client: Client) -> None:
+    big_node(house, client)
+    client.transport.block()
+    client.send(get_data(3, b"/big"))
+    xid = 4
+    while client.transport.producerState == "producing":
+        client.send(exists(xid, b"/" + b"n" * 10_000))
+        xid += 1
+        assert xid < 500
+    client.transport.unblock()
+    assert client.replies() == [(3, 0), *[(each, -101) for each in range(4, xid)]]
+    assert client.transport.producerState == "producing"
 
 
 def test_a_read_that_waits_for_a_slow_client_does_not_see_the_clients_next_write(house: House, client: Client) -> None:

@@ -71,9 +71,9 @@ class ClientConnection(Protocol):
     __slots__ = (
         "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "answered_sequence", "attach", "host",
         "identities", "identities_record", "in_line", "is_read_only", "is_reading", "is_serializable", "kept",
-        "last_latency_ms", "last_op", "last_received", "last_xid", "last_zxid", "live", "member", "out", "out_bytes",
-        "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats", "touched",
-        "waiting_bytes", "waits_for_writes", "writes", "writes_answered",
+        "last_latency_ms", "last_op", "last_received", "last_write_bytes", "last_xid", "last_zxid", "live", "member",
+        "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats",
+        "touched", "waiting_bytes", "waits_for_writes", "writes", "writes_answered",
     )  # fmt: skip
     #: Whether it is the member's own, and no limit of those who connect counts for it.
     is_own = False
@@ -98,8 +98,9 @@ class ClientConnection(Protocol):
         self.sasl: Any = None
         #: Requests received and not answered yet, oldest first. None until there was one, to keep idle sessions small.
         self.pending: deque[Waiting] | None = None
-        #: The size of their records, those answered since the queue was empty included.
+        #: The size of their records, or of what will be the answer; with those answered since all was taken.
         self.waiting_bytes = 0
+        self.last_write_bytes = 0  # of what a read behind it may find
         self.waits_for_writes = False  # a request that takes long comes when its writes are answered
         self.in_line = False  # its requests took long, and others have their turn
         #: Frames to send at the next flush.
@@ -208,6 +209,11 @@ class ClientConnection(Protocol):
         self._need_bytes = need_bytes
 
     @property
+    def only_hears(self) -> bool:
+        """Whether what comes is kept until the connection goes on."""
+        return not self.is_reading and not self._skip_bytes and self.state is OPEN
+
+    @property
     def waits_at_gate(self) -> bool:
         """Whether what is kept is whole requests, which the read gate holds."""
         return self.kept is not None and self._need_bytes == UNTIL_CONFIRMED
@@ -244,11 +250,28 @@ class ClientConnection(Protocol):
         return self.member.is_over_outstanding_limit(len(self.pending), self.waiting_bytes)
 
     def stop_reading(self) -> None:
-        """Leave what the client sends in the network until `go_on`."""
-        if self.is_reading and self.state is not ENDED:
-            self.is_reading = False
-            transport: Any = self.transport
-            transport.pauseProducing()
+        """Serve nothing more of what the client sends until `go_on`.
+
+        It stays in the network, but for that of a client that is slow to take what it asked for: a ping may be in it.
+        """
+        if not self.is_reading or self.state is ENDED:
+            return
+        self.is_reading = False
+        if self._sender.blocked and not self._skip_bytes:
+            self.kept = bytearray() if self.kept is None else self.kept
+        else:
+            self._pause()
+
+    def hear(self, data: bytes, limit_bytes: int) -> None:
+        """Keep what came while nothing is served, as long as there is no more of it than `limit_bytes`."""
+        assert self.kept is not None
+        self.kept += data
+        if len(self.kept) > limit_bytes:
+            self._pause()
+
+    def _pause(self) -> None:
+        transport: Any = self.transport
+        transport.pauseProducing()
 
     def go_on(self) -> None:
         """Read on, if the reason for the pause is gone: first what was received before it."""
@@ -269,7 +292,9 @@ class ClientConnection(Protocol):
             return
         if self.out:
             self.flush()
-        if self.pending:
+        if not self.pending:
+            self.waiting_bytes = 0
+        else:
             self.member.pipeline.answer_waiting(self)
             self.member.delivery.flush_later(self)
             self.member.delivery.flush()
@@ -329,8 +354,8 @@ class ClientConnection(Protocol):
             self._check_output_limit()
 
     def _check_output_limit(self) -> None:
-        """Cut off a client that does not read while its output grows beyond the limit."""
-        if self.out_bytes > self.member.limits.queued_bytes_per_connection:
+        """Cut off a client that does not read while its output grows beyond the limit, and what it had asked for."""
+        if self.out_bytes > self.member.limits.queued_bytes_per_connection + self.waiting_bytes:
             size = f"{self.out_bytes} bytes wait for it (limits.queued_bytes_per_connection)"
             self.member.cut_off(self, f"does not read: {size}")
 

@@ -127,13 +127,13 @@ class Delivery:
                 latency_ms = (now - connection.last_received) * 1000
                 connection.answered(answered, latency_ms, zxid)
                 count_answers(answered, latency_ms)
-            if not connection.pending:
-                connection.waiting_bytes = 0
-                if connection.waits_for_writes:
-                    connection.waits_for_writes = False
-                    self._member.turns.wait(connection)
+            if not connection.pending and connection.waits_for_writes:
+                connection.waits_for_writes = False
+                self._member.turns.wait(connection)
             try:
                 connection.flush()
+                if not connection.pending and not connection.is_blocked:
+                    connection.waiting_bytes = 0
                 if not connection.is_reading:
                     connection.go_on()
             except Exception:

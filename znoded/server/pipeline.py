@@ -61,6 +61,11 @@ NOT_READ_ONLY = CHANGES | {int(Op.SYNC)}
 
 #: Reads that can take long although their replies are short.
 COSTLY = frozenset(map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2)))
+#: What does not stand behind a write, but waits until it is answered. What waits behind a write is answered in one go
+#: with it: several costly reads would take too long. Who asks is looked at then: so nobody becomes another meanwhile.
+WAITS_ALONE = COSTLY | {int(Op.AUTH), int(Op.SASL)}
+#: Reads whose answers may be large, with the path in front.
+LARGE_READS = frozenset(map(int, (Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2)))
 
 #: What a place in a connection's queue holds: sends the answer to a request of this xid and record.
 Send = Callable[[ClientConnection, int, bytes], None]
@@ -131,8 +136,7 @@ class Pipeline:
                         if connection.live is not None:
                             connection.live.heard_ms = int(started * 1000)  # heard, although it is not served yet
                         break
-                    if op in COSTLY and pending:
-                        # What waits behind a write is answered in one go with it: several of these would take too long.
+                    if op in WAITS_ALONE and pending:
                         connection.waits_for_writes = True
                         break
                     requests += 1
@@ -148,6 +152,7 @@ class Pipeline:
                         pending.append((xid, None, started))
                         position = frame_end
                         connection.waiting_bytes += length
+                        connection.last_write_bytes = length
                         room -= 1
                         room_bytes -= length
                         if (
@@ -224,6 +229,11 @@ class Pipeline:
     def _to_serve(self, connection: ClientConnection, data: bytes) -> bytes:
         """The part of `data` that is requests to be served now, with what was kept in front of it."""
         if connection.kept is not None:
+            if connection.only_hears:
+                connection.hear(data, self._kept_bytes_limit)
+                if connection.live is not None:
+                    connection.live.heard_ms = self._member.monotonic_ms()
+                return b""
             data = connection.joined(data)
             if connection.waits_at_gate and connection.live is not None:
                 connection.live.heard_ms = self._member.monotonic_ms()  # it may wait for longer than its timeout
@@ -297,6 +307,8 @@ class Pipeline:
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         send = self._senders.get(op)
         if send is not None and not (op == Op.SYNC and connection.is_read_only):
+            if op in LARGE_READS and connection.pending:
+                connection.waiting_bytes += max(self._answer_bytes(record), connection.last_write_bytes)
             self._in_turn(connection, PING_XID if op == Op.PING else xid, send, record)
         elif op == Op.AUTH:
             self._auth(connection, xid, record)
@@ -317,6 +329,12 @@ class Pipeline:
             # An operation that does not exist, or that is not a client's to ask for (createSession, deleteContainer, a
             # lone check).
             self._in_turn(connection, xid, _send_last, reply_frame(xid, -1, ErrorCode.UNIMPLEMENTED))
+
+    def _answer_bytes(self, record: bytes) -> int:
+        """About how much a read of a path is answered with, as things are."""
+        tree, path = self._tree, record[INT.size : -1]
+        names_bytes = tree.children_bytes.get(path, 0) + INT.size * len(tree.children.get(path, ()))
+        return len(tree.nodes.get(path, b"")) + names_bytes
 
     def _in_turn(self, connection: ClientConnection, xid: int, send: Send, record: bytes) -> None:
         """Answer now, or behind the session's own writes that are not applied yet."""
