@@ -225,6 +225,17 @@ def test_a_watcher_that_does_not_read_is_cut_off(house: House, client: Client) -
     assert not house.member.watches.watchers
 
 
+def test_a_watcher_that_left_is_told_nothing_more(house: House, client: Client) -> None:
+    """Its connection lingers until the client has taken the last answer."""
+    watcher = house.client()
+    watcher.send(request(1, Op.ADD_WATCH, string(b"/a"), i4(0)), close(2))
+    house.replica.commit()
+    client.send(set_data(3, b"/a"))
+    house.replica.commit()
+    assert watcher.replies() == [(1, 0), (2, 0)]
+    assert watcher.connection.out == []
+
+
 def test_outstanding_requests_have_a_limit_and_all_are_answered() -> None:
     house = House(**{"limits.outstanding_per_connection": 10})
     client = house.client()

@@ -349,6 +349,8 @@ class ClientConnection(Protocol):
 
     def notify(self, frame: bytes) -> None:
         """Queue a watch notification behind what was answered so far."""
+        if self.state is ENDED:
+            return  # it lingers until the last answer is taken
         self.put(frame)
         if self._sender.blocked:
             self._check_output_limit()
