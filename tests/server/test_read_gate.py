@@ -62,3 +62,31 @@ def test_a_connection_that_paused_and_goes_on_while_it_waits_is_answered(house: 
         house.confirm()
     assert client.replies() == [(1, 0), (2, 0)]
     assert house.rounds == []
+
+
+def test_a_connection_that_waited_once_is_served_when_its_client_reads_again(house: GatedHouse, client: Client) -> None:
+    """What it sends while it is slow to read is kept, but not at the gate."""
+    client.send(get_data(1, b"/"))
+    house.confirm()
+    client.transport.block()
+    client.send(ping())
+    client.send(ping(), ping())
+    client.transport.unblock()
+    assert client.replies() == [(1, 0), (-2, 0), (-2, 0), (-2, 0)]
+
+
+def test_a_read_that_is_confirmed_for_a_client_that_is_slow_keeps_what_comes_behind(
+    house: GatedHouse, client: Client
+) -> None:
+    client.transport.block()
+    client.send(ping())
+    client.transport.unblock()
+    client.replies()
+    client.send(get_data(1, b"/"))
+    client.transport.block()
+    house.confirm()
+    out_bytes = client.connection.out_bytes
+    client.send(ping())
+    assert client.connection.out_bytes == out_bytes
+    client.transport.unblock()
+    assert client.replies() == [(1, 0), (-2, 0)]

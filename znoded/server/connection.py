@@ -220,7 +220,7 @@ class ClientConnection(Protocol):
 
     def skip(self, size_bytes: int, xid: int) -> None:
         """Look at nothing of the next `size_bytes`, which end the request `xid`."""
-        self.kept = bytearray()
+        self.keep(b"")
         self._skip_bytes = size_bytes
         self._skip_xid = xid
 
@@ -254,13 +254,15 @@ class ClientConnection(Protocol):
 
         It stays in the network, but for that of a client that is slow to take what it asked for: a ping may be in it.
         """
-        if not self.is_reading or self.state is ENDED:
+        if self.state is ENDED:
             return
-        self.is_reading = False
-        if self._sender.blocked and not self._skip_bytes:
-            self.kept = bytearray() if self.kept is None else self.kept
-        else:
-            self._pause()
+        hears_on = self._sender.blocked and not self._skip_bytes
+        if hears_on and self.kept is None:
+            self.keep(b"")
+        if self.is_reading:
+            self.is_reading = False
+            if not hears_on:
+                self._pause()
 
     def hear(self, data: bytes, limit_bytes: int) -> None:
         """Keep what came while nothing is served, as long as there is no more of it than `limit_bytes`."""
