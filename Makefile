@@ -45,6 +45,7 @@ drill: $(VENV)/installed-test ## a cell of three under load: KILLS=200 PAUSES=50
 sim: $(VENV)/installed-test ## simulated cells under trouble, cores and whole members; SEEDS=1000 says how many, new ones each time
 	$(BIN)/python -m tests.zab_raft.core.simulation --seeds $$(date +%s) $(SEEDS)
 	$(BIN)/python -m tests.simulation --seeds $$(date +%s) $(SEEDS)
+	$(BIN)/python -m pytest -m slow tests/simulation
 
 fencing: $(VENV)/installed-test ## tokens and plain locks under pauses, kills and cuts: SEEDS=1000 simulated, ROUNDS=100 real
 	$(BIN)/python -m tests.simulation.locks $$(date +%s) $(SEEDS)

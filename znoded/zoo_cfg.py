@@ -225,7 +225,7 @@ def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:
         peer, _, client = spec.partition(";")
         match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+):(\d+):\d+(?::(participant|observer))?", peer.split("|")[0])
         if not match:
-            right = "HOST:PEER_PORT:ELECTION_PORT[:participant];[HOST:]CLIENT_PORT"
+            right = "HOST:PEER_PORT:ELECTION_PORT[:participant|:observer][;[HOST:]CLIENT_PORT]"
             result.refused[f"server.{number}"] = f"{spec} is not right: it must be {right}"
             continue
         host, peer_port, role = match.groups()

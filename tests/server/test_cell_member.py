@@ -54,7 +54,8 @@ class FollowingReplica(HandReplica):
 
     def members(self) -> list[SimpleNamespace]:
         return [
-            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=False) for number in self.numbers
+            SimpleNamespace(number=number, phase="voter", connected=number != 2, leads=number == self.leader, blocks="")
+            for number in self.numbers
         ]
 
     def tell_leader(self, payload: bytes) -> None:
@@ -194,6 +195,22 @@ def test_a_state_that_was_read_ahead_is_the_one_that_is_loaded(house: FollowersH
     assert tree.nodes == other.nodes
     assert tree.zxid == 1
     assert {b"/0", b"/1", b"/2", b"/zookeeper"} == set(tree.children[b"/"])
+
+
+# ---- its figures
+
+#: What docs/metrics.md has in its part on cells.
+COUNTERS = {
+    "quorum_size", "learners", "synced_followers", "synced_observers", "synced_non_voting_followers", "pending_syncs",
+}  # fmt: skip
+
+
+def test_a_leader_counts_who_is_there_and_a_follower_the_voters_alone(house: FollowersHouse) -> None:
+    assert dict(house.member.cell_counters()).keys() == {"quorum_size"}
+    house.replica.leads = True
+    counters = dict(house.member.cell_counters())
+    assert counters.keys() == COUNTERS
+    assert (counters["learners"], counters["synced_followers"], counters["pending_syncs"]) == (2, 2, 0)
 
 
 # ---- what a probe is told

@@ -14,7 +14,7 @@ class WordSource(Protocol):
 
 
 def is_serving(words: WordSource) -> bool:
-    """Whether clients are answered."""
+    """Whether clients are answered in full: not while only read-only ones are."""
     return words.render(b"isro") == b"rw"
 
 

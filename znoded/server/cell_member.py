@@ -265,7 +265,6 @@ class CellMember(Member):
         self._roster.found(roster)
 
     def lead(self, term: int) -> list[bytes]:
-        log.info("This member leads in term {term}", term=term)
         self.sessions.grant_all(self.monotonic_ms())
         return [self.new_term(), roster_command(self.tree, int(time.time() * 1000))]
 
