@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.jute.factory import i4, i8, request, string
-from tests.server.harness import Client, House
+from tests.server.harness import OPEN_ACL, Client, House, set_data
 from tests.tree.past import range_at, value_at
 from tests.tree.world import CHANGED, CREATED, DELETED, World
 from znoded.jute.ops import Op
 from znoded.jute.primitives import Reader
 from znoded.tree import history as history_module
+from znoded.tree.acl import SUPER
 from znoded.tree.history import History
 from znoded.tree.options import TreeOptions
 from znoded.tree.tree import Tree
@@ -125,18 +126,28 @@ def test_a_snapshot_brings_it(written: Written, tmp_path: Path) -> None:
 # ---- watches that were away
 
 
-def missed(client: Client, zxid: int, path: bytes) -> list[tuple[int, int, bytes]]:
-    """What a recursive watch is told when it is set again: zxid, event type and path of each event."""
-    client.frames()
-    client.send(request(-8, Op.SET_WATCHES2, i8(zxid), *[i4(0)] * 4, i4(1), string(path)))
+def watch(persistent: tuple[bytes, ...], recursive: tuple[bytes, ...], zxid: int) -> bytes:
+    lists = [i4(len(paths)) + b"".join(map(string, paths)) for paths in (persistent, recursive)]
+    return request(-8, Op.SET_WATCHES2, i8(zxid), *[i4(0)] * 3, *lists)
+
+
+def told(client: Client) -> list[tuple[int, int, bytes]]:
+    """Zxid, event type and path of each notification that came."""
     found = []
     for payload in client.frames():
         reader = Reader(payload)
-        xid, event_zxid, _ = reader.int(), reader.long(), reader.int()
+        xid, zxid, _ = reader.int(), reader.long(), reader.int()
         if xid == -1:
-            event_type, _, event_path = reader.int(), reader.int(), reader.buffer()
-            found.append((event_zxid, event_type, event_path or b""))
+            event_type, _, path = reader.int(), reader.int(), reader.buffer()
+            found.append((zxid, event_type, path or b""))
     return found
+
+
+def missed(client: Client, zxid: int, path: bytes) -> list[tuple[int, int, bytes]]:
+    """What a recursive watch is told when it is set again: zxid, event type and path of each event."""
+    client.frames()
+    client.send(watch((), (path,), zxid))
+    return told(client)
 
 
 @pytest.fixture
@@ -215,3 +226,45 @@ def test_the_words_tell_how_much_is_kept(away: tuple[House, int]) -> None:
     history = house.member.tree.history
     assert int(lines["zk_history_bytes"]) == history.size_bytes > 100_000
     assert int(lines["zk_history_oldest_revision"]) == history.oldest
+
+
+# ---- what they are told of, and what not
+
+ANN = (b"digest", b"ann:bqX7qnzsPGTqPCRaHV2URRiRtj8=")
+FOLDERS, NAMES = (b"/a", b"/b"), (b"x", b"y")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_watch_that_was_away_is_told_what_it_was_told_if_it_had_stayed(seed: int) -> None:
+    house, choose = House(), random.Random(seed)
+    house.member.tree.history.block_changes = choose.choice((1, 5, 256))
+    writer = house.client()
+    writer.connection.add_identities((ANN, SUPER))
+    persistent, recursive = (b"/", b"/a", b"/a/x", b"/b/y"), (b"/b",)
+    stayed = house.client()
+    stayed.send(watch(persistent, recursive, house.member.zxid))
+    told(stayed)
+    begin = house.member.zxid
+    for number in range(200):
+        folder = choose.choice(FOLDERS)
+        path = choose.choice((folder, folder + b"/" + choose.choice(NAMES)))
+        acl = choose.choice((OPEN_ACL, i4(1) + i4(31) + string(ANN[0]) + string(ANN[1])))
+        change = choose.choice(
+            (
+                request(number, Op.CREATE, string(path), string(b""), acl, i4(0)),
+                request(number, Op.SET_ACL, string(path), acl, i4(-1)),
+                request(number, Op.DELETE, string(path), i4(-1)),
+                set_data(number, path),
+            )
+        )
+        writer.send(change)
+        house.replica.commit()
+    heard = told(stayed)
+    assert len(heard) > 20
+    came_back = house.client()
+    came_back.send(watch(persistent, recursive, begin))
+    assert told(came_back) == heard
+    knows_all = house.client()
+    knows_all.connection.add_identities((ANN,))
+    knows_all.send(watch(persistent, recursive, begin))
+    assert len(told(knows_all)) > len(heard)

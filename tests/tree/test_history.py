@@ -28,6 +28,7 @@ from znoded.jute.ops import Perm
 from znoded.jute.primitives import Reader
 from znoded.jute.records import Acl
 from znoded.jute.stat import Stat
+from znoded.tree.acl import SUPER
 from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
 from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
 from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES, MEMORY_BYTES
@@ -69,16 +70,48 @@ def test_every_change_is_recorded_with_those_of_the_parents_children(house: Worl
     client.set_acl(b"/a", world(Perm.ALL))
     client.create(b"/a/e", flags=EPHEMERAL)
     client.close()
-    assert house.tree.history.since(begin) == [
-        (begin + 1, CREATED, b"/a"),
-        (begin + 1, CHILDREN, b"/"),
-        (begin + 2, CHANGED, b"/a"),
-        (begin + 4, CREATED, b"/a/e"),
-        (begin + 4, CHILDREN, b"/a"),
-        (begin + 5, DELETED, b"/a/e"),
-        (begin + 5, CHILDREN, b"/a"),
+    assert house.tree.history.since(begin, [b"/", b"/a"]) == [
+        (begin + 1, CREATED, b"/a", True),
+        (begin + 1, CHILDREN, b"/", True),
+        (begin + 2, CHANGED, b"/a", True),
+        (begin + 4, CREATED, b"/a/e", True),
+        (begin + 4, CHILDREN, b"/a", True),
+        (begin + 5, DELETED, b"/a/e", True),
+        (begin + 5, CHILDREN, b"/a", True),
     ]
     assert house.tree.history.since(begin + 5) == []
+
+
+@pytest.mark.parametrize("block_changes", [1, BLOCK_CHANGES])
+def test_who_might_read_is_judged_by_the_acl_that_the_znode_or_the_parent_had(
+    house: World, client: Client, block_changes: int
+) -> None:
+    house.tree.history.block_changes = block_changes
+    closed, ann = only(b"digest", b"ann:x"), house.session(0x200, (b"digest", b"ann:x"))
+    client.create(b"/p")
+    begin = house.tree.zxid
+    ann.create(b"/p/k", acl=closed)
+    ann.set_acl(b"/p", closed)
+    ann.delete(b"/p/k")
+    ann.create(b"/p/open")
+    ann.delete(b"/p/open")
+    ann.delete(b"/p")
+    client.create(b"/p")
+    expected = [
+        (begin + 1, CREATED, b"/p/k", False),
+        (begin + 1, CHILDREN, b"/p", True),
+        (begin + 3, DELETED, b"/p/k", False),
+        (begin + 3, CHILDREN, b"/p", False),
+        (begin + 4, CREATED, b"/p/open", True),
+        (begin + 4, CHILDREN, b"/p", False),
+        (begin + 5, DELETED, b"/p/open", True),
+        (begin + 5, CHILDREN, b"/p", False),
+        (begin + 6, DELETED, b"/p", False),
+        (begin + 7, CREATED, b"/p", True),
+    ]
+    assert house.tree.history.since(begin, [b"/p"], client.identities) == expected
+    for_ann = house.tree.history.since(begin, [b"/p"], ann.identities)
+    assert for_ann == [(*change[:3], True) for change in expected]
 
 
 def test_a_change_has_both_znodes_its_time_and_the_acl(house: World, client: Client) -> None:
@@ -132,6 +165,8 @@ def test_an_acl_that_is_too_long_to_keep_lets_nobody_read_the_past(house: World,
     past = house.tree.history.node_at(b"/a", begin)
     assert past is not None
     assert past.acl == NOBODY
+    for identities, might_read in ((client.identities, None), ((SUPER,), True)):
+        assert house.tree.history.since(begin, [b"/a"], identities)[0] == (begin + 1, CHANGED, b"/a", might_read)
 
 
 # ---- what cannot be asked for
@@ -476,7 +511,7 @@ def test_a_path_is_found_among_those_of_many_pages() -> None:
     store(house, checkpoint)
     missed = house.tree.history.since(begin)
     assert missed is not None
-    assert {path for _, _, path in missed} == {b"/", *paths}
+    assert {path for _, _, path, _ in missed} == {b"/", *paths}
     for path in paths[:2] + paths[-2:]:
         old = value_at(house.tree.history, path, revision)
         assert old is not None

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.tree.past import range_at
 from tests.tree.test_checkpoint_tables import Checkpoint
-from tests.tree.world import EPHEMERAL, Client, World, create, delete, set_data, world
+from tests.tree.world import CHILDREN, EPHEMERAL, Client, World, create, delete, set_data, world
 from znoded.jute.fields import Record
-from znoded.jute.ops import EventType, Op, Perm
+from znoded.jute.ops import Op, Perm
 from znoded.tree.acl import Acls
 from znoded.tree.history import WIDE, Change
 from znoded.tree.history_block import ChangeKind
@@ -237,10 +237,10 @@ class HistoryAgainstCopies(RuleBasedStateMachine):
         history = self.house.tree.history
         kept = [revision for revision in self.copies if revision >= history.oldest]
         after = data.draw(st.sampled_from(kept))
-        events = history.since(after)
+        events = history.since(after, PATHS)
         assert events is not None
-        assert [event for event in events if event[1] != EventType.NODE_CHILDREN_CHANGED] == [
-            (change.revision, change.kind, change.path)
+        assert [event for event in events if event[1] != CHILDREN] == [
+            (change.revision, change.kind, change.path, True)
             for change in history.changes(after, self.house.tree.zxid, 1_000_000)
             if change.kind != ChangeKind.ACL_CHANGED
         ]
@@ -248,8 +248,9 @@ class HistoryAgainstCopies(RuleBasedStateMachine):
         below = path.rstrip(b"/") + b"/"
         about = history.since(after, [path])
         assert about is not None
-        assert [event for event in events if event[2] == path or event[2].startswith(below)] == [
-            event for event in about if event[2] == path or event[2].startswith(below)
+        assert [event for event in events if event[2] == path] == [event for event in about if event[2] == path]
+        assert [event for event in events if event[2].startswith(below) and event[1] != CHILDREN] == [
+            event for event in about if event[2].startswith(below) and event[1] != CHILDREN
         ]
 
 

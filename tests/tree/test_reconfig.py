@@ -110,7 +110,7 @@ class TestDecidedReconfig:
     def test_watchers_hear_of_it(self, house: World, client: Client) -> None:
         house.apply(made_reconfig(command(client), b"second", SECOND))
         assert house.events_with_acls() == [(CHANGED, CONFIG, READ_ONLY)]
-        assert house.tree.history.since(house.tree.zxid - 1) == [(house.tree.zxid, CHANGED, CONFIG)]
+        assert house.tree.history.since(house.tree.zxid - 1) == [(house.tree.zxid, CHANGED, CONFIG, True)]
 
     def test_the_version_moves_though_the_members_stay(self, house: World, client: Client) -> None:
         house.apply(made_reconfig(command(client), b"first", FIRST))

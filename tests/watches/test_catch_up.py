@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from znoded.jute.ops import EventType, WatcherType
-from znoded.watches.catch_up import NO_ZXID, Missed, NodeZxids, catch_up
+from znoded.watches.catch_up import NO_ZXID, Change, Missed, NodeZxids, catch_up
 from znoded.watches.table import Watches
 
 CREATED = EventType.NODE_CREATED
@@ -24,17 +25,24 @@ OLD = NodeZxids(1, 1, 1)
 
 @dataclass
 class View:
-    """A tree of which only the zxids matter. `changes` None: forgotten."""
+    """A tree of which only the zxids matter. `changes` None: forgotten. `hidden`: not to be read, now and before."""
 
     nodes: dict[bytes, NodeZxids] = field(default_factory=dict)
     changes: list[tuple[int, int, bytes]] | None = field(default_factory=list)
     hidden: set[bytes] = field(default_factory=set)
+    unknown: set[bytes] = field(default_factory=set)
+    """Of which nobody knows any more who might read them."""
 
     def zxids(self, path: bytes) -> NodeZxids | None:
         return self.nodes.get(path)
 
-    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
-        return None if self.changes is None else [change for change in self.changes if change[0] > zxid]
+    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[Change] | None:
+        if self.changes is None:
+            return None
+        return [(*change, self.might_read(change[2])) for change in self.changes if change[0] > zxid]
+
+    def might_read(self, path: bytes) -> bool | None:
+        return None if path in self.unknown else path not in self.hidden
 
     def descendants(self, path: bytes) -> Iterable[bytes]:
         return [node for node in sorted(self.nodes) if node.startswith(path.rstrip(b"/") + b"/") and node != path]
@@ -117,6 +125,21 @@ def test_events_of_persistent_watches_need_read(
     new = NodeZxids(1, 11, 1)
     view = View({b"/r": OLD, b"/r/k": new, b"/r/open": new}, changes, hidden={b"/r/k"})
     assert plain(catch_up(watches, "ann", view, LAST_SEEN, recursive=[b"/r"])) == [(CHANGED, b"/r/open")]
+
+
+def test_events_are_made_up_if_nobody_knows_who_might_read_a_watched_node(watches: Watches[str]) -> None:
+    view = View({b"/r": NodeZxids(1, 1, 11)}, [(11, DELETED, b"/r/k"), (12, CHANGED, b"/r")], unknown={b"/r/k"})
+    assert catch_up(watches, "ann", view, LAST_SEEN, recursive=[b"/r"]) == [Missed(NO_ZXID, CHANGED, b"/r")]
+    assert catch_up(watches, "bob", view, LAST_SEEN, persistent=[b"/r"]) == [Missed(12, CHANGED, b"/r")]
+
+
+def test_very_many_recursive_watches_catch_up_with_very_many_changes_soon(watches: Watches[str]) -> None:
+    view = View(changes=[(11, CHANGED, b"/r/%d/k" % number) for number in range(5_000)])
+    paths = [b"/r/%d" % number for number in range(4_900, 50_000)]
+    began_s = time.process_time()
+    missed = catch_up(watches, "ann", view, LAST_SEEN, recursive=paths)
+    assert time.process_time() - began_s < 1
+    assert len(missed) == 100
 
 
 def test_a_one_shot_watch_has_no_event_beside_a_replayed_one(watches: Watches[str]) -> None:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Perm
-from znoded.jute.primitives import Reader
 from znoded.jute.records import SetWatches2Request
-from znoded.jute.stat import Stat
 from znoded.server.replies import notification_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.tree import Tree
-from znoded.tree.znode import stat_of
-from znoded.watches.catch_up import NodeZxids, catch_up
+from znoded.tree.znode import czxid_of, mzxid_of, pzxid_of
+from znoded.watches.catch_up import Change, NodeZxids, catch_up
 
 if TYPE_CHECKING:
     from znoded.server.connection import ClientConnection
@@ -33,12 +31,11 @@ class TreeAsSeen:
         node = self._tree.nodes.get(path)
         if node is None:
             return None
-        stat = Stat.decode(Reader(stat_of(node)))
-        return NodeZxids(stat.czxid, stat.mzxid, stat.pzxid)
+        return NodeZxids(czxid_of(node), mzxid_of(node), pzxid_of(node))
 
-    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
+    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[Change] | None:
         """The changes of these paths and below, others among them; None if they are not all kept, or too many."""
-        return self._tree.history.since(zxid, paths)
+        return self._tree.history.since(zxid, paths, self._identities)
 
     def descendants(self, path: bytes) -> Iterable[bytes]:
         """All nodes below a node, parents first."""

@@ -14,8 +14,9 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from znoded.tree.acl import Acls
-from znoded.tree.history_block import Block, ChangeKind, with_end
+from znoded.jute.ops import Perm
+from znoded.tree.acl import Acls, Identities, allowed
+from znoded.tree.history_block import NOBODY, Block, ChangeKind, with_end
 from znoded.tree.history_search import HistorySearch
 from znoded.tree.history_segment import ABSENT, CHANGED, OF_CHILDREN, Touch, Unreadable, first_revision
 from znoded.tree.znode import mzxid_of, pzxid_of
@@ -266,21 +267,47 @@ class History(HistorySearch):
                 break
         return changes
 
-    def since(self, revision: int, paths: Collection[bytes] = (b"/",)) -> list[tuple[int, int, bytes]] | None:
-        """Revision, event type and path of the changes after `revision`, with those of the parents' children.
+    def since(
+        self, revision: int, paths: Collection[bytes] = (b"/",), identities: Identities = ()
+    ) -> list[tuple[int, int, bytes, bool | None]] | None:
+        """Revision, event type and path of the changes after `revision`, and whether `identities` might read that then.
 
-        All those of `paths` and of what lies below them are among them. None if they are not all kept, cannot be read
-        for now or are too many.
+        (None: the ACL was too long to be kept.) All those of `paths`, of their children and of what lies below are
+        among them. None if they are not all kept, cannot be read for now or are too many.
         """
         if revision < self.oldest:
             return None
+        acls = {path: self._tree.acls.get(path) for path in paths}
+        events: list[tuple[int, int, bytes, bool | None]] = []
         try:
             keys = self.blocks_about(paths, revision, CATCH_UP_BYTES)
             if keys is None:
                 return None
-            return [event for key in keys for event in self.block(key).events(revision)]
+            # Backwards, since a change tells which ACL its znode had before.
+            for key in reversed(keys):
+                might_read = _Verdicts(identities)
+                for revision_of, event_type, path, acl in self.block(key).events(revision, acls):
+                    events.append((revision_of, event_type, path, acl is None or might_read.by(acl)))
         except Unreadable:
             return None
+        events.reverse()
+        return events
+
+
+class _Verdicts:
+    """What `identities` might read. An ACL can be long, and most are the very same object: none is compared."""
+
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
+        #: By the identity of the ACL, which is kept with it: else another one could come to have it.
+        self._known: dict[int, tuple[Acls, bool | None]] = {}
+
+    def by(self, acl: Acls) -> bool | None:
+        """Whether they might; None if nobody knows."""
+        if id(acl) not in self._known:
+            might_read = allowed(acl, Perm.READ, self._identities)
+            self._known[id(acl)] = acl, None if acl == NOBODY and not might_read else might_read
+        return self._known[id(acl)][1]
 
 
 def _beginnings(paths: Sequence[bytes], path: bytes) -> Iterator[bytes]:

@@ -45,9 +45,7 @@ ACL_BYTES_MOST = 64 * 1024
 #: Between the paths, since it cannot be in one.
 SEPARATOR = b"\0"
 
-CREATED, DELETED, DATA_CHANGED = (
-    int(kind) for kind in (ChangeKind.CREATED, ChangeKind.DELETED, ChangeKind.DATA_CHANGED)
-)
+CREATED, DELETED, DATA_CHANGED, ACL_CHANGED = map(int, ChangeKind)
 _HEAD = struct.Struct(">III")
 _END_BYTES = 32
 
@@ -170,15 +168,22 @@ class Block:
         others = [path for path, kind in first_kinds.items() if kind != CREATED]
         return Touched(absent, others, {parent for parent in self.parents if parent and parent not in first_kinds})
 
-    def events(self, after: int) -> Iterator[tuple[int, int, bytes]]:
-        """Revision, event type and path of the changes after a revision, with what they mean for the parents."""
-        start = self.first_after(after)
-        for revision, kind, path in zip(self.revisions[start:], self.kinds[start:], self.paths[start:], strict=True):
-            if kind == DATA_CHANGED:
-                yield revision, kind, path
-            elif kind in (CREATED, DELETED):
-                yield revision, kind, path
-                yield revision, int(EventType.NODE_CHILDREN_CHANGED), parent_of(path)
+    def events(self, after: int, acls: dict[bytes, Acls | None]) -> Iterator[tuple[int, int, bytes, Acls | None]]:
+        """Revision, event type, path and the ACL to need READ by of the changes after a revision, the last one first.
+
+        `acls` has ACLs as they were behind the block, and has them as they were before it when all is told. Of those
+        paths the changes of their children are told, too: which ACL another parent had is not known here.
+        """
+        for place in range(len(self.paths) - 1, self.first_after(after) - 1, -1):
+            revision, kind, path, acl = self.revisions[place], self.kinds[place], self.paths[place], self.acl(place)
+            if kind in (CREATED, DELETED):
+                parent = parent_of(path)
+                if parent in acls:
+                    yield revision, int(EventType.NODE_CHILDREN_CHANGED), parent, acls[parent]
+            if kind != ACL_CHANGED:
+                yield revision, kind, path, acl
+            if path in acls:
+                acls[path] = acl
 
 
 class PackedBlock(Block):

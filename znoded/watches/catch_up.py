@@ -8,7 +8,7 @@ made up from the present state, so that a client that looks again at every node 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from znoded.jute.ops import EventType
 from znoded.watches.table import Watches
@@ -40,23 +40,27 @@ class NodeZxids(NamedTuple):
     pzxid: int
 
 
+#: Zxid, event type, path, and whether the watcher might read the node at that time; None if that is not known.
+Change: TypeAlias = tuple[int, int, bytes, bool | None]
+
+
 class TreeView(Protocol):
     """What catching up has to know of the tree. The root's path is `/`."""
 
     def zxids(self, path: bytes) -> NodeZxids | None:
         """Those of the node, or None if there is none."""
 
-    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[tuple[int, int, bytes]] | None:
-        """Each change after `zxid` as (zxid, event type, path), oldest first; None if they are not all known any more.
+    def changes_after(self, zxid: int, paths: Collection[bytes]) -> Iterable[Change] | None:
+        """Each change after `zxid`, oldest first; None if they are not all known any more.
 
-        Only changes of `paths` and of what lies below them are asked for; others do no harm.
+        Only changes of `paths`, of their children and of what lies below them are asked for; others do no harm.
         """
 
     def descendants(self, path: bytes) -> Iterable[bytes]:
         """The paths of all nodes below a node, parents first; none if there is no such node."""
 
     def may_read(self, path: bytes) -> bool:
-        """Whether the watcher may read the node, or, if it is gone, may know that."""
+        """Whether the watcher may read the node now, or, if it is gone, may know that."""
 
 
 def catch_up(
@@ -73,7 +77,7 @@ def catch_up(
 ) -> list[Missed]:
     """Set the watches of setWatches or setWatches2 for `watcher`, which last saw `zxid`; the events to send it at once.
 
-    Only the events of persistent watches are subject to `view.may_read`: ZooKeeper does not filter the others.
+    Only the events of persistent watches are told to nobody but who may read: ZooKeeper does not filter the others.
     """
     persistent_paths, recursive_paths = list(dict.fromkeys(persistent)), list(dict.fromkeys(recursive))
     for path in persistent_paths:
@@ -125,21 +129,28 @@ class _Told:
 
 def _replay(view: TreeView, zxid: int, persistent: list[bytes], recursive: list[bytes]) -> list[Missed]:
     """What persistent watches missed, each change once, in the order of the changes."""
-    exact = set(persistent)
     changes = view.changes_after(zxid, [*persistent, *recursive])
     if changes is None:
         return _made_up(view, zxid, persistent, recursive)
-    prefixes = tuple(path.rstrip(b"/") + b"/" for path in recursive)
-    tops = set(recursive)
+    exact, tops = set(persistent), set(recursive)
+    missed: list[Missed] = []
+    for change_zxid, event_type, path, might_read in changes:
+        if path in exact or (event_type != CHILDREN_CHANGED and _is_at_or_below(path, tops)):
+            if might_read:
+                missed.append(Missed(change_zxid, event_type, path))
+            elif might_read is None:
+                return _made_up(view, zxid, persistent, recursive)
+    return missed
 
-    def is_watched(event_type: int, path: bytes) -> bool:
-        return path in exact or (event_type != CHILDREN_CHANGED and (path in tops or path.startswith(prefixes)))
 
-    return [
-        Missed(change_zxid, event_type, path)
-        for change_zxid, event_type, path in changes
-        if is_watched(event_type, path) and view.may_read(path)
-    ]
+def _is_at_or_below(path: bytes, tops: set[bytes]) -> bool:
+    """Whether the path or one of its ancestors is among `tops`. There may be very many of these."""
+    while path not in tops:
+        slash = path.rfind(b"/")
+        if slash <= 0:
+            return b"/" in tops
+        path = path[:slash]
+    return True
 
 
 def _made_up(view: TreeView, zxid: int, persistent: list[bytes], recursive: list[bytes]) -> list[Missed]:
