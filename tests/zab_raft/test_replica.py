@@ -380,6 +380,34 @@ def test_full_disk_refuses_writes_until_there_is_room(tmp_path: Path, monkeypatc
     assert len(commands_in(tmp_path)) == accepted + 1
 
 
+class SmallDisk(SplitFiles):
+    """Has room for so many segments."""
+
+    segments = 3
+
+    def allocate(self, descriptor: int, size_bytes: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}")).parent
+        if len(list(path.glob("*.log"))) >= self.segments:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().allocate(descriptor, size_bytes)
+
+
+def test_checkpoint_makes_room_for_a_write_that_waits_at_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_thread_module, "RETRY_INTERVAL_S", 0.01)
+    member = JournalMember(tmp_path, SmallDisk(), segment_bytes=4096).start()
+    while len(list((tmp_path / "log").glob("*.log"))) < SmallDisk.segments:
+        member.write(bytes(3000))
+    count = 0
+    while member.replica.propose([bytes(3000)]) and count < 3:  # the last one has no room
+        count += 1
+    member.reactor.run_until(lambda: not member.replica.writable)
+    member.checkpoint()
+    member.reactor.run_until(lambda: member.replica.outstanding == 0)
+    member.stop()
+
+
 def test_stop_at_a_full_disk_gives_up_what_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_thread_module, "RETRY_INTERVAL_S", 0.01)
 

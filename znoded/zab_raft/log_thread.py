@@ -60,6 +60,7 @@ class LogThread:
         self._under_way = 0  # batches appended and not reported
         self._durable: deque[Batch] = deque()  # batches not reported yet
         self._looks_again = False
+        self._forgettable = 0
         self._may_sleep = False  # the reactor found nothing, and has to be woken
         self._stopping = threading.Event()
         self._writable = True
@@ -79,7 +80,8 @@ class LogThread:
 
     def forget(self, index: int) -> None:
         """Have the segments removed that hold nothing behind `index`."""
-        self._queue.put(partial(self._log.forget, index))
+        self._forgettable = index
+        self._queue.put(self._forget)
 
     def stop(self) -> Deferred[None]:
         """Fires when all that was asked for is done, or given up at a full disk, and the log is closed."""
@@ -139,6 +141,7 @@ class LogThread:
                 break
             except DiskFull:
                 self._report(False)
+                self._forget()  # what stands behind this in the queue may be what makes room
                 if self._stopping.wait(RETRY_INTERVAL_S):
                     self._abandoned = True  # a later batch might fit, and must not be there without this one
                     return
@@ -148,6 +151,9 @@ class LogThread:
             self._call_in_reactor(self._look)
         if not self._log.has_spare:
             self._prepare()
+
+    def _forget(self) -> None:
+        self._log.forget(self._forgettable)
 
     def _prepare(self) -> None:
         try:

@@ -49,7 +49,7 @@ def read(path: Path, index: int = 0, term: int = 0) -> CellRecovery:
 def begin(path: Path, index: int = 0, term: int = 0) -> CellLog:
     recovery = read(path, index, term)
     log = CellLog(str(path), SEGMENT_BYTES, Files())
-    tail = list(recovery.tail())
+    tail = [payload for _, payload in recovery.tail()]
     log.begin(recovery.sequence + 1, recovery.hard_state, recovery.first_index, recovery.last_index, tail)
     return log
 

@@ -232,6 +232,21 @@ def test_d16_full_disk_makes_the_leader_hand_over(quick_path: Path) -> None:
     cell.check()
 
 
+def test_leader_whose_disk_hangs_hands_over(quick_path: Path) -> None:
+    """The others commit without it, but who asks it gets no answer, and it keeps in memory all that is written."""
+    cell = Cell(quick_path).start()
+    assert cell.leader.number == 1
+    cell[1].log_thread.held = True
+    for _ in range(20):
+        cell.write(2)
+        cell.run(1.0)
+    assert cell.leader.number != 1
+    cell[1].log_thread.release()
+    cell[1].log_thread.held = False
+    cell.settle()
+    cell.check()
+
+
 def test_d16_leader_whose_disk_was_full_before_hands_over(quick_path: Path) -> None:
     cell = Cell(quick_path).start()
     cell[2].log_thread.on_writable(False)
@@ -392,6 +407,19 @@ def test_d11_kept_tail_outlives_a_restart(quick_path: Path) -> None:
     cell.settle()
     assert cell[3].journal.loads == 0
     cell.check()
+
+
+def test_kept_tail_does_not_grow_from_restart_to_restart(quick_path: Path) -> None:
+    """Less than the tail is written between two restarts: what is from before them counts, too."""
+    cell = Cell(quick_path, members=1).start()
+    for _ in range(8):
+        cell.write(1, 5, size_bytes=8_000)
+        cell.checkpoint(1)
+        restart(cell, 1)
+        cell.settle()
+    stored = cell[1].replica._running.raft.log.stored
+    assert sum(len(entry.data) for entry in stored.slice(stored.first_index, stored.last_index + 1)) < 130_000
+    assert sum(path.stat().st_size for path in (cell[1].directory / "log").glob("*.log")) < 300_000
 
 
 def test_log_behind_the_checkpoint_is_bounded_on_disk_and_in_memory(quick_path: Path) -> None:

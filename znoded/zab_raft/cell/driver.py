@@ -59,9 +59,10 @@ READIES_IN_TURN = 4
 TURN_S = 0.02
 """What is more, or comes later, is done in the next turn, so that others have theirs: a member that applies a long log
 still answers heartbeats and probes."""
-FULL_DISK_ELECTIONS = 5
+BAD_DISK_ELECTIONS = 5
 """A leader whose disk is full hands over again after so many election timeouts: the first time may have failed, or it
-became leader only later. Not sooner: another one's disk may be full, too."""
+became leader only later. Not sooner: another one's disk may be full, too. One whose disk has been at the same write for
+so long hands over as well."""
 
 MakePeers = Callable[[Identity, str, PeerHandler], Peers]
 """Make the connections of a member, given who it is, its data directory and whom to tell."""
@@ -110,7 +111,8 @@ class CellDriver:
         self._failed = False
         self._is_sound = True
         self._has_room = True
-        self._ticks_without_room = 0
+        self._ticks_without_disk = 0
+        self._oldest_write: Readies | None = None
         self._turn_is_due = False
         self._tick_timer: Any = None
         self._candidacy = Candidacy(reactor, self._stand)
@@ -150,6 +152,7 @@ class CellDriver:
             self._store,
             self._machine,
             self._options.storage.segment_bytes,
+            self._options.log_tail_bytes,
             self._options.core,
             self._random_below,
         )
@@ -158,6 +161,8 @@ class CellDriver:
 
     def _run(self, recovered: Recovered) -> None:
         self._node = recovered.node
+        for write in recovered.writes:
+            self._retention.written(*write)
         self._log_thread = self._make_log_thread(
             recovered.log, self._reactor, self._written, self._room_changed, self._fail
         )
@@ -452,14 +457,18 @@ class CellDriver:
     # ---- the disk
 
     def _look_at_disk(self) -> None:
-        if not self._has_room:
-            self._ticks_without_room += 1
-            if self._ticks_without_room % (FULL_DISK_ELECTIONS * self._options.core.election_ticks) == 0:
-                self._hand_leadership_over()
+        """A disk that hangs is as good as a full one: others commit without it, and only its member waits for it."""
+        write, self._oldest_write = self._oldest_write, self._write_queue.oldest
+        if self._has_room and (write is None or write is not self._oldest_write):
+            self._ticks_without_disk = 0
+            return
+        self._ticks_without_disk += 1
+        if self._ticks_without_disk % (BAD_DISK_ELECTIONS * self._options.core.election_ticks) == 0:
+            self._hand_leadership_over()
 
     def _room_changed(self, has_room: bool) -> None:
         self._has_room = has_room
-        self._ticks_without_room = 0
+        self._ticks_without_disk = 0
         self.writable = has_room and not self._closed
         if has_room:
             _log.info("The log has room again: writes are accepted")

@@ -65,10 +65,23 @@ class CellRecovery(Recovery):
         stored.compact(checkpoint, first.index + 1)
         return stored
 
-    def tail(self) -> Iterator[bytes]:
-        """The payloads of records that hold the entries again."""
+    def cut_tail(self, limit_bytes: int) -> None:
+        """Leave out what is far from the end and only there for members that lag: the log is written again without.
+
+        Else it would grow with each start of a member that writes less than a segment between two of them.
+        """
+        left_bytes = size_bytes(self.entries)
+        place = 0
+        while left_bytes > limit_bytes and self.entries[place].index < self._checkpoint_index:
+            left_bytes -= size_bytes([self.entries[place]])
+            place += 1
+        del self.entries[:place]
+        self.first_index += place
+
+    def tail(self) -> Iterator[tuple[int, bytes]]:
+        """The payloads of records that hold the entries again, each with the last index in it."""
         for entries in _in_portions(self.entries):
-            yield encode_entries(entries[0].index, self.hard_state, entries)
+            yield entries[-1].index, encode_entries(entries[0].index, self.hard_state, entries)
 
     @property
     def _next_index(self) -> int:

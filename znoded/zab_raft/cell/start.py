@@ -23,11 +23,15 @@ from znoded.zab_raft.peers.identity import CELL_ID_BYTES
 
 
 class Recovered(NamedTuple):
-    """What was on the disk. Everything of the log that counts is durable in a new segment of `log`."""
+    """What was on the disk. Everything of the log that counts is durable in a new segment of `log`.
+
+    `writes` are what was written again: the last index of each, and its size in bytes.
+    """
 
     cell: CellState
     node: Node
     log: CellLog
+    writes: list[tuple[int, int]]
 
 
 def enter(directory: CellDirectory, store: Checkpoint, decision: Found | Join, roster: Roster) -> None:
@@ -51,6 +55,7 @@ def recover(
     store: Checkpoint,
     machine: CellMachine,
     segment_bytes: int,
+    log_tail_bytes: int,
     options: Options,
     random_below: Callable[[int], int],
 ) -> Recovered:
@@ -62,13 +67,16 @@ def recover(
         if store.index:
             machine.load(read_table)
     recovery = read_log(directory, store)
+    recovery.cut_tail(log_tail_bytes)
     state = recovery.hard_state
     log = CellLog(directory.log_path, segment_bytes, directory.files)
     indexes = recovery.first_index, recovery.last_index
-    log.begin(recovery.sequence + 1, state, *indexes, list(recovery.tail()), recovery.segments)
+    tail = list(recovery.tail())
+    log.begin(recovery.sequence + 1, state, *indexes, [payload for _, payload in tail], recovery.segments)
     directory.set_initialised()
     stored = recovery.stored(cell.configuration)
-    return Recovered(cell, Node(directory.meta.raft_id, stored, state, random_below, options), log)
+    node = Node(directory.meta.raft_id, stored, state, random_below, options)
+    return Recovered(cell, node, log, [(last_index, len(payload)) for last_index, payload in tail])
 
 
 def read_log(directory: CellDirectory, store: Checkpoint) -> CellRecovery:

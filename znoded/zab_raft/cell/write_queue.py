@@ -32,6 +32,11 @@ class WriteQueue:
         """A snapshot waits for its turn, or is being put in place."""
         return self.is_installing or any(ready.snapshot for ready in self._waiting)
 
+    @property
+    def oldest(self) -> Readies | None:
+        """The write that the log thread is at; None if there is none."""
+        return self._under_way[0] if self._under_way else None
+
     def add(self, ready: Ready) -> None:
         """Have this stored."""
         self._waiting.append(ready)
