@@ -82,6 +82,22 @@ def test_auth_is_answered_in_arrival_order_and_counts_at_once(house: House, clie
     assert len(client.connection.identities) == 2
 
 
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("::1", b"0:0:0:0:0:0:0:1"),
+        ("2001:db8::ab:cd", b"2001:db8:0:0:0:0:ab:cd"),
+        ("fe80::1%eth0", b"fe80:0:0:0:0:0:0:1%eth0"),
+        ("::ffff:192.0.2.1", b"192.0.2.1"),
+        ("192.0.2.1", b"192.0.2.1"),
+    ],
+)
+def test_an_address_is_shown_as_java_writes_it(house: House, host: str, shown: bytes) -> None:
+    connection = house.connect(host).connection
+    assert connection.host.encode() == shown
+    assert connection.identities == ((b"ip", shown),)
+
+
 def test_an_unknown_scheme_ends_the_connection_behind_its_answer(client: Client) -> None:
     client.send(request(-4, Op.AUTH, i4(0), string(b"nope"), string(b"x")), get_data(2, b"/a"))
     assert client.replies() == [(-4, -115)]

@@ -67,6 +67,7 @@ def test_an_identity_matches_by_scheme_and_id() -> None:
         (b"10.0.0.1/32", b"10.0.0.2", False),
         (b"0.0.0.0/0", b"10.0.0.2", True),
         (b"::1", b"::1", True),
+        (b"::1", b"0:0:0:0:0:0:0:1", True),
         (b"fe80::/64", b"fe80::1:2:3:4", True),
         (b"fe80::/64", b"fe81::1", False),
         (b"::/0", b"1.2.3.4", False),

@@ -9,6 +9,8 @@ that does not read is not read from, and costs a bounded amount of memory.
 
 from __future__ import annotations
 
+import socket
+import struct
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -49,6 +51,21 @@ WRITES = frozenset(
     )
 )  # fmt: skip
 NO_WRITES: frozenset[int] = frozenset()
+
+IPV6_GROUPS = struct.Struct(">8H")
+
+
+def shown_address(host: str) -> str:
+    """The address of a client as ZooKeeper shows it: of IPv6 all eight groups, as Java writes them.
+
+    A client that comes by IPv4 to a socket for both is shown as such: ACLs name it so.
+    """
+    host = host.removeprefix("::ffff:")
+    if ":" not in host:
+        return host
+    address, percent, scope = host.partition("%")
+    groups = IPV6_GROUPS.unpack(socket.inet_pton(socket.AF_INET6, address))
+    return ":".join(f"{group:x}" for group in groups) + percent + scope
 
 
 class State(IntEnum):
@@ -126,8 +143,7 @@ class ClientConnection(Protocol):
     def connectionMade(self) -> None:
         transport: Any = self.transport
         peer = transport.getPeer()
-        # A client that comes by IPv4 to a socket for both is shown as such, as ZooKeeper shows it: ACLs name it so.
-        self.host: str = getattr(peer, "host", "127.0.0.1").removeprefix("::ffff:")
+        self.host: str = shown_address(getattr(peer, "host", "127.0.0.1"))
         self.port: int = getattr(peer, "port", 0)
         self._sender: Sender = sender_for(transport, self._resume)
         self.accepted_ms = self.member.monotonic_ms()
