@@ -140,7 +140,7 @@ def test_a_request_in_tiny_segments_takes_no_more_room_than_its_size() -> None:
     assert client.replies() == [(1, 0)]
 
 
-@pytest.mark.parametrize("length", [27, 1025, 1_048_575, 2**31 - 1, 0, -5])
+@pytest.mark.parametrize("length", [27, 128 * 1024 + 1, 1_048_575, 2**31 - 1, 0, -5])
 def test_a_first_frame_that_is_no_connect_request_ends_the_connection(length: int) -> None:
     client = House().connect()
     client.send(i4(length))

@@ -178,6 +178,35 @@ def test_a_first_frame_that_is_no_connect_request_is_closed_without_a_word(house
     assert client.frames() == []
 
 
+@pytest.mark.parametrize("password_bytes", [2_000, 100_000])
+def test_a_connect_request_with_a_long_password_gets_a_session(house: House, password_bytes: int) -> None:
+    client = house.connect()
+    whole = frame(i4(0), i8(0), i4(10_000), i8(0), string(bytes(password_bytes)), b"\0")
+    client.send(whole[:50])
+    client.send(whole[50:])
+    house.replica.commit()
+    assert client.established() == 10_000
+
+
+def test_the_connect_request_and_words_are_packets_received(house: House) -> None:
+    house.client()
+    asking = house.connect()
+    asking.send(b"cons")
+    asked, opened = sorted(line.strip() for line in asking.transport.value().decode().splitlines() if line)
+    assert asked.endswith("[0](queued=0,recved=1,sent=0)")
+    assert "[1](queued=0,recved=1,sent=1,sid=0x" in opened
+    assert ",lop=SESS," in opened
+    assert f",lcxid=0x0,lzxid=0x{house.member.zxid:x}," in opened
+    assert house.member.stats.packets_received == 2
+
+
+def test_a_trace_mask_is_not_waited_for(house: House) -> None:
+    client = house.connect()
+    client.send(b"stmk")
+    assert client.transport.value() == b""
+    assert client.is_closed
+
+
 def test_a_word_in_pieces_is_answered(house: House) -> None:
     client = house.connect()
     for letter in (b"r", b"u", b"o"):

@@ -40,6 +40,7 @@ class Connection:
     port: int = 41812
     session_id: int = 0
     live: Live | None = None
+    is_reading: bool = True
     is_blocked: bool = False
     pending: deque[Any] | None = None
     accepted_ms: int = 5_000
@@ -161,16 +162,10 @@ def test_the_length_of_a_frame_is_no_word(words: Words, first_bytes: bytes) -> N
     assert not words.is_word(first_bytes)
 
 
-def test_only_stmk_has_an_argument(words: Words) -> None:
-    assert {word for word in EVERY_WORD if words.argument_bytes(word)} == {b"stmk"}
-    assert words.argument_bytes(b"stmk") == 8
-
-
 def test_a_word_that_is_not_allowed_is_refused_by_name(server: Server) -> None:
     words = Words(server, ["ruok"])
     assert ask(words, b"ruok") == "imok"
     assert ask(words, b"wchp") == "wchp is not executed because it is not in the whitelist.\n"
-    assert words.argument_bytes(b"stmk") == 0, "a refusal does not wait for what comes behind the word"
     assert ask(words, b"stmk") == "stmk is not executed because it is not in the whitelist.\n"
 
 
@@ -318,8 +313,14 @@ def test_crst_zeroes_the_counts_of_the_connections(server: Server, words: Words)
 
 def test_the_trace_mask_is_kept(words: Words) -> None:
     assert ask(words, b"gtmk") == "306"
-    assert ask(words, b"stmk", (0o777).to_bytes(8, "big")) == "511"
+    assert ask(words, b"stmk", (0o777).to_bytes(8, "big") + b"\n") == "511"
     assert ask(words, b"gtmk") == "511"
+
+
+def test_a_trace_mask_that_is_not_whole_is_left_unanswered(words: Words) -> None:
+    assert ask(words, b"stmk") == ""
+    assert ask(words, b"stmk", bytes(7)) == ""
+    assert ask(words, b"gtmk") == "306"
 
 
 # ---- connections and sessions
@@ -337,6 +338,11 @@ def test_cons_tells_of_the_session_of_a_connection(server: Server, words: Words)
 def test_cons_of_a_connection_without_a_session_is_short(server: Server, words: Words) -> None:
     server.connected = [Connection()]
     assert ask(words, b"cons") == " /127.0.0.1:41812[1](queued=0,recved=1,sent=0)\n\n"
+
+
+def test_a_connection_that_is_not_read_from_has_no_1_in_its_bracket(server: Server, words: Words) -> None:
+    server.connected = [Connection(is_reading=False), Connection(is_reading=False, is_blocked=True)]
+    assert re.findall(r"\[(\d)\]", ask(words, b"cons")) == ["0", "4"]
 
 
 def test_cons_leaves_out_an_xid_that_never_was(server: Server, words: Words) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.frames import frame
+from znoded.jute.ops import Op
 from znoded.jute.primitives import INT, JuteError, Reader
 from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from znoded.server.member import Member
 
 CONNECT_REQUEST_BYTES = 28  # without a password and the read-only byte
-#: Those of all clients are below 50; room is left for what later ones may add.
-CONNECT_REQUEST_BYTES_MOST = 1024
+#: Those of all clients are below 50, and ZooKeeper takes any frame; but who has no session yet may hold only so much.
+CONNECT_REQUEST_BYTES_MOST = 128 * 1024
 
 
 class Handshake:
@@ -49,11 +50,9 @@ class Handshake:
         words = self._member.words
         word = data[:4]
         if words.is_word(word):
-            argument_bytes = words.argument_bytes(word)
-            if len(data) < 4 + argument_bytes:
-                connection.keep(data, 4 + argument_bytes)
-                return b""
-            answer = words.answer(word, data[4 : 4 + argument_bytes])
+            self._received(connection)
+            connection.is_reading = False  # nothing more is, and `stat` and `cons` show it
+            answer = words.answer(word, data[4:])
             if answer:
                 connection.put(answer)
             connection.finish()
@@ -74,8 +73,14 @@ class Handshake:
         except JuteError as error:
             self._member.cut_off(connection, f"sent no connect request: {error}")
             return b""
+        self._received(connection)
         self._connect(connection, request)
         return data[4 + length :]
+
+    def _received(self, connection: ClientConnection) -> None:
+        """Count a packet that the pipeline does not see."""
+        connection.stats.packets_received += 1
+        self._member.stats.packets_received += 1
 
     def _connect(self, connection: ClientConnection, request: ConnectRequest, is_confirmed: bool = False) -> None:
         """`is_confirmed`: all that was committed when the request came is applied here."""
@@ -211,6 +216,9 @@ class Handshake:
         connection.live = live
         connection.session_id = live.session_id
         connection.attach = live.attach
+        connection.last_op = Op.CREATE_SESSION
+        connection.last_xid = 0
+        connection.last_zxid = self._member.zxid
         connection.state = State.OPEN
         self._respond(connection, live.timeout_ms, live.session_id, password)
         self._member.delivery.flush_later(connection)

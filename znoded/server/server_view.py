@@ -32,6 +32,10 @@ class ConnectionView(Protocol):
     @property
     def live(self) -> LiveView | None: ...
     @property
+    def is_reading(self) -> bool:
+        """Whether what it sends is read."""
+
+    @property
     def is_blocked(self) -> bool:
         """Whether it does not read what it is sent."""
 

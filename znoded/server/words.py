@@ -24,7 +24,7 @@ from znoded.server.server_view import READ_ONLY, ConnectionView, ServerView
 #: The release of ZooKeeper whose protocol and texts these are: clients decide by it what they may ask.
 ZOOKEEPER_RELEASE = "3.9.5"
 
-STMK_ARGUMENT_BYTES = 8
+TRACE_MASK_BYTES = 8
 #: What telnet sends on its way out.
 TELNET_CLOSE = b"\xff\xf4\xff\xfd"
 #: ZooKeeper's own default. Nothing is traced by it here; it is kept for tools that set it and read it back.
@@ -110,12 +110,11 @@ class Words:
         """Whether the first four bytes of a connection are a word, and not the length of a frame."""
         return first_bytes in self._known
 
-    def argument_bytes(self, word: bytes) -> int:
-        """How many bytes belong to the word behind its four letters; none to one that is refused at once."""
-        return STMK_ARGUMENT_BYTES if word == b"stmk" and self._is_allowed(word) else 0
-
     def answer(self, word: bytes, argument: bytes) -> bytes:
-        """What to send before the connection is closed, for a word that `is_word` knows."""
+        """What to send before the connection is closed, for a word that `is_word` knows.
+
+        `argument` is what came with it, as far as it was there.
+        """
         if word != TELNET_CLOSE and not self._is_allowed(word):
             return word + b" is not executed because it is not in the whitelist.\n"
         return self.render(word, argument)
@@ -244,7 +243,9 @@ class Words:
         return str(self._trace_mask)
 
     def _stmk(self, argument: bytes) -> str:
-        self._trace_mask = int.from_bytes(argument, "big", signed=True)
+        if len(argument) < TRACE_MASK_BYTES:
+            return ""  # as ZooKeeper, which does not wait for it
+        self._trace_mask = int.from_bytes(argument[:TRACE_MASK_BYTES], "big", signed=True)
         return self._gtmk()
 
     # ---- connections and sessions
@@ -342,7 +343,7 @@ def _address(connection: ConnectionView) -> str:
 
 def _connection_line(connection: ConnectionView) -> str:
     """The part that `stat` and `cons` share, open at its end. In brackets: 1 to read from, 4 with output queued."""
-    interest = 5 if connection.is_blocked else 1
+    interest = 1 * connection.is_reading + 4 * connection.is_blocked
     queued = len(connection.pending or ())
     received, sent = connection.stats.packets_received, connection.stats.packets_sent
     return f" {_address(connection)}[{interest}](queued={queued},recved={received},sent={sent}"
