@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
-from tests.server.harness import Client, HandReplica, House, exists, ping
+from tests.server.harness import Client, HandReplica, House, create, exists, ping
 from znoded.config import parse
 from znoded.jute.primitives import encode_buffer
 from znoded.jute.stat import STAT
 from znoded.server import cell_member
 from znoded.server.cell_member import CellMember
+from znoded.server.membership import configured_roster
 from znoded.server.readiness import PATIENCE_S
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_term
@@ -31,6 +32,7 @@ CELL = {
 class FollowingReplica(HandReplica):
     """One that follows a leader, which may be out of reach."""
 
+    mode = "follower"
     leads = False
     has_leader = True
     reaches_leader = True
@@ -202,15 +204,16 @@ def test_a_state_that_was_read_ahead_is_the_one_that_is_loaded(house: FollowersH
 #: What docs/metrics.md has in its part on cells.
 COUNTERS = {
     "quorum_size", "learners", "synced_followers", "synced_observers", "synced_non_voting_followers", "pending_syncs",
+    "leader_uptime", "last_proposal_size", "min_proposal_size", "max_proposal_size",
 }  # fmt: skip
 
 
 def test_a_leader_counts_who_is_there_and_a_follower_the_voters_alone(house: FollowersHouse) -> None:
-    assert dict(house.member.cell_counters()).keys() == {"quorum_size"}
-    house.replica.leads = True
-    counters = dict(house.member.cell_counters())
-    assert counters.keys() == COUNTERS
-    assert (counters["learners"], counters["synced_followers"], counters["pending_syncs"]) == (2, 2, 0)
+    assert counters(house).keys() == {"quorum_size", "peer_state"}
+    house.replica.leads, house.replica.mode = True, "leader"
+    told = counters(house)
+    assert told.keys() == COUNTERS | {"peer_state"}
+    assert (told["learners"], told["synced_followers"], told["pending_syncs"]) == (2, 2, 0)
 
 
 # ---- what a probe is told
@@ -290,3 +293,36 @@ def test_a_member_that_stops_is_not_ready(house: FollowersHouse) -> None:
     house.member.stop()
     (missing,) = readiness(house)
     assert missing.startswith("the member is starting or stopping")
+
+
+# ---- what the words tell of the cell
+
+
+def counters(house: FollowersHouse) -> dict[str, int | str]:
+    return dict(house.member.cell_counters())
+
+
+def test_a_follower_tells_whether_it_has_a_leader(house: FollowersHouse) -> None:
+    house.member.found(configured_roster(house.member.config))
+    assert counters(house) == {"peer_state": "following - broadcast", "quorum_size": 3}
+    house.replica.reaches_leader = False
+    assert counters(house)["peer_state"] == "looking - election"
+
+
+def test_a_leader_tells_since_when_and_how_large_its_proposals_were(house: FollowersHouse, client: Client) -> None:
+    house.member.found(configured_roster(house.member.config))
+    house.replica.leads, house.replica.mode = True, "leader"
+    house.member.lead(2)
+    house.now_ms += 5_000
+    told = counters(house)
+    assert (told["peer_state"], told["leader_uptime"]) == ("leading - broadcast", 5_000)
+    assert proposal_sizes(house) == [-1, -1, -1]
+    for each, data_bytes in enumerate((100, 0, 50)):
+        client.send(create(each, b"/%d" % each, bytes(data_bytes)))
+        house.replica.commit()
+    last, least, most = proposal_sizes(house)
+    assert (last - least, most - least) == (50, 100)
+
+
+def proposal_sizes(house: FollowersHouse) -> list[int]:
+    return [int(counters(house)[f"{which}_proposal_size"]) for which in ("last", "min", "max")]

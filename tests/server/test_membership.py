@@ -269,7 +269,8 @@ def test_the_roster_is_decoded_when_the_tree_has_another(cell: Cell) -> None:
 
 def test_the_word_conf_tells_the_ports_and_the_members(cell: Cell) -> None:
     text = cell.house.data(b"/zookeeper/config") or b""
-    told = conf_lines(THREE.members[1], text)
-    assert told.startswith("electionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\nmembership: \nserver.1=")
+    told = conf_lines(THREE.members[1], text, 3)
+    assert told.startswith("initLimit=3\nsyncLimit=3\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\n")
+    assert "\nmembership: \nserver.1=" in told
     assert told.endswith(f"version={cell.house.tree.config_version:x}\n")
-    assert "peerType=1" in conf_lines(member(2, Role.LEARNER), text)
+    assert "peerType=1" in conf_lines(member(2, Role.LEARNER), text, 3)

@@ -86,6 +86,7 @@ class Server:
     owned: list[tuple[int, list[bytes]]] = field(default_factory=list)
     connection_stats_resets: int = 0
     lines_of_cell: str = ""
+    counted: list[tuple[str, int | float | str]] = field(default_factory=lambda: [("auth_failed_count", 2)])
 
     def monotonic_ms(self) -> int:
         return 8_000
@@ -99,8 +100,8 @@ class Server:
     def directory_bytes(self) -> tuple[int, int]:
         return 4096, 67_109_358
 
-    def counters(self) -> Iterable[tuple[str, int | float]]:
-        return [("auth_failed_count", 2)]
+    def counters(self) -> Iterable[tuple[str, int | float | str]]:
+        return self.counted
 
     def cell_lines(self) -> str:
         return self.lines_of_cell
@@ -210,6 +211,12 @@ def test_srvr(server: Server, words: Words) -> None:
         "Latency min/avg/max: 0/16.63/18\nReceived: 59\nSent: 58\nConnections: 2\nOutstanding: 0\nZxid: 0x5\n"
         "Mode: standalone\nNode count: 8\n"
     )
+
+
+def test_srvr_of_a_leader_ends_with_the_sizes_of_its_proposals(server: Server, words: Words) -> None:
+    server.counted = [("last_proposal_size", 48), ("min_proposal_size", 36), ("max_proposal_size", 146)]
+    assert ask(words, b"srvr").endswith("\nNode count: 8\nProposal sizes last/min/max: 48/36/146\n")
+    assert ask(words, b"stat").endswith("\nNode count: 8\nProposal sizes last/min/max: 48/36/146\n")
 
 
 def test_an_untouched_server_has_a_decimal_mean_latency(words: Words) -> None:

@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from math import ceil
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -54,6 +55,16 @@ REPORTS_PER_TICK = 4
 #: ticks, have time to come back to another one; but not before an election can have ended.
 LEADERLESS_TICKS = 1.5
 LEADERLESS_ELECTIONS = 2
+
+#: What a member does, by its mode, in the words of ZooKeeper's `zk_peer_state`.
+PEER_STATES = {
+    "leader": "leading - broadcast",
+    "follower": "following - broadcast",
+    "observer": "observing - broadcast",
+}
+LOOKING = "looking - election"
+#: Sizes of the last, the smallest and the largest command, before a leader has made one.
+NO_PROPOSAL = (-1, -1, -1)
 
 
 def cell_options(config: Config) -> CellOptions:
@@ -103,6 +114,8 @@ class CellMember(Member):
         self._heard_unconnected: set[int] = set()
         self._leaderless_since_ms: int | None = self.monotonic_ms()
         self._is_cut_off = False
+        self._leads_since_ms = 0
+        self._proposal_bytes = NO_PROPOSAL
 
     def _begin(self) -> Deferred[None]:
         """There may be no leader yet, and clients may come already."""
@@ -176,15 +189,22 @@ class CellMember(Member):
             self._heard_unconnected.add(live.session_id)
         super().connection_lost(connection)
 
-    def cell_counters(self) -> Iterable[tuple[str, int]]:
+    def cell_counters(self) -> Iterable[tuple[str, int | str]]:
         """Under ZooKeeper's names; who is synced, only the leader knows (protocol facts 1.7)."""
         voters = len(self.roster.voters)
+        peer_state = PEER_STATES[self.cell.mode] if self.cell.reaches_leader else LOOKING
         if not self.cell.leads:
-            return (("quorum_size", voters),)
+            return (("peer_state", peer_state), ("quorum_size", voters))
         others = [status for status in self.cell.members() if not status.leads]
         synced = [status for status in others if not status.blocks]
         followers = sum(status.phase == "voter" for status in synced)
+        last, least, most = self._proposal_bytes
         return (
+            ("peer_state", peer_state),
+            ("leader_uptime", self.monotonic_ms() - self._leads_since_ms),
+            ("last_proposal_size", last),
+            ("min_proposal_size", least),
+            ("max_proposal_size", most),
             ("quorum_size", voters),
             ("learners", sum(status.connected for status in others)),
             ("synced_followers", followers),
@@ -198,7 +218,8 @@ class CellMember(Member):
         if raft_id is None:
             return ""
         text = Reader(self.tree.nodes[reconfig.CONFIG]).buffer() or b""
-        return conf_lines(self.roster.members[raft_id], text)
+        election_ticks = ceil(self.config.cell.election_ms / self.config.tick_ms)
+        return conf_lines(self.roster.members[raft_id], text, election_ticks)
 
     def _report_sessions(self) -> None:
         """Tell the leader whose clients were heard since the last time; and see if there still is one."""
@@ -265,13 +286,22 @@ class CellMember(Member):
         self._roster.found(roster)
 
     def lead(self, term: int) -> list[bytes]:
-        self.sessions.grant_all(self.monotonic_ms())
+        self._leads_since_ms = self.monotonic_ms()
+        self._proposal_bytes = NO_PROPOSAL
+        self.sessions.grant_all(self._leads_since_ms)
         return [self.new_term(), roster_command(self.tree, int(time.time() * 1000))]
 
     def leader_changed(self, leader: int, term: int) -> None:
         if leader:
             log.info("Member {leader} leads in term {term}", leader=leader, term=term)
             self._look_for_leader(self.monotonic_ms())
+
+    def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
+        super().apply_batch(first_index, commands)
+        if self.cell.leads:
+            sizes = [*map(len, commands)]
+            _, least, most = self._proposal_bytes
+            self._proposal_bytes = (sizes[-1], min(sizes if least < 0 else (least, *sizes)), max(most, *sizes))
 
     @staticmethod
     def read_ahead(read_table: ReadTable) -> ReadTable:

@@ -118,13 +118,15 @@ class Figures:
         directory = self._member.replica.directory
         return _bytes_in(directory.state_path), _bytes_in(directory.log_path)
 
-    def counters(self) -> Iterable[tuple[str, int | float]]:
+    def counters(self) -> Iterable[tuple[str, int | float | str]]:
         """Counts under the names that ZooKeeper's `mntr` has for them, and whether the disk has room."""
         member = self._member
         return (
             ("writes_accepted", int(member.replica.writable)),
             ("commit_count", member.replica.applied_index),
             ("proposal_count", member.replica.last_index),
+            ("connection_request_count", member.handshake.request_count),
+            ("connection_revalidate_count", member.handshake.revalidate_count),
             ("connection_rejected", member.admission.rejected),
             ("sessionless_connections_expired", member.admission.overstayed_count),
             ("stale_sessions_expired", member.sessions.expired_count),

@@ -37,6 +37,8 @@ class Handshake:
         self._mark = int.from_bytes(secrets.token_bytes(MARK_BITS // 8))
         #: Connections that wait for a session, by its id and their attach: its command is on its way through the log.
         self._opening: dict[tuple[int, int], ClientConnection] = {}
+        self.request_count = 0
+        self.revalidate_count = 0  # those that asked for a session they had
 
     def forget_all(self) -> None:
         """What would answer those that wait may have been applied unseen; they are closed."""
@@ -74,6 +76,8 @@ class Handshake:
             self._member.cut_off(connection, f"sent no connect request: {error}")
             return b""
         self._received(connection)
+        self.request_count += 1
+        self.revalidate_count += request.session_id != 0
         self._connect(connection, request)
         return data[4 + length :]
 

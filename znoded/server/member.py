@@ -316,7 +316,7 @@ class Member:
         """A session is kept alive by who has no connection for it."""
         live.heard_ms = self.monotonic_ms()
 
-    def cell_counters(self) -> Iterable[tuple[str, int]]:
+    def cell_counters(self) -> Iterable[tuple[str, int | str]]:
         """What `mntr` tells of the other members."""
         return ()
 

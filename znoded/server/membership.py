@@ -126,11 +126,15 @@ class CellView(Protocol):
         """All members, as far as they are known here."""
 
 
-def conf_lines(member: Member, config_text: bytes) -> str:
-    """What the word `conf` tells in a cell beside what a member alone tells (protocol facts 1.7)."""
+def conf_lines(member: Member, config_text: bytes, election_ticks: int) -> str:
+    """What the word `conf` tells in a cell beside what a member alone tells (protocol facts 1.7).
+
+    `election_ticks` is how long members may hear nothing of their leader, ZooKeeper's two limits here.
+    """
     _, port = split_address(member.peer)
     peer_type = 0 if member.role is Role.VOTER else 1
     return (
+        f"initLimit={election_ticks}\nsyncLimit={election_ticks}\n"
         f"electionAlg=3\nelectionPort={member.shown_election_port}\nquorumPort={port}\npeerType={peer_type}\n"
         f"membership: \n{config_text.decode()}\n"
     )

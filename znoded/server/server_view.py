@@ -126,7 +126,7 @@ class ServerView(Protocol):
     def directory_bytes(self) -> tuple[int, int]:
         """Sizes on disk of the checkpoint and of the log."""
 
-    def counters(self) -> Iterable[tuple[str, int | float]]:
+    def counters(self) -> Iterable[tuple[str, int | float | str]]:
         """More lines for `mntr`: names without `zk_`."""
 
     def cell_lines(self) -> str:

@@ -150,6 +150,8 @@ class Words:
         server = self._server
         stats = server.stats
         min_ms, max_ms = int(stats.latency_min_ms), int(stats.latency_max_ms)
+        counters = dict(server.counters())
+        sizes = [counters.get(f"{which}_proposal_size") for which in ("last", "min", "max")]  # a leader's only
         return (
             f"Latency min/avg/max: {min_ms}/{_decimal(stats.latency_avg_ms)}/{max_ms}\n"
             f"Received: {stats.packets_received}\n"
@@ -159,6 +161,7 @@ class Words:
             f"Zxid: {_hex(server.zxid)}\n"
             f"Mode: {server.mode}\n"
             f"Node count: {server.node_count}\n"
+            + ("" if None in sizes else "Proposal sizes last/min/max: {}/{}/{}\n".format(*sizes))
         )
 
     def _mntr(self) -> str:
