@@ -18,6 +18,7 @@ from znoded.jute.primitives import (
     encode_strings,
     encode_ustring,
     encode_vector,
+    readable,
 )
 from znoded.jute.stat import STAT, Stat
 
@@ -70,6 +71,11 @@ def test_a_vector_takes_any_item_codec(values: list[int]) -> None:
 def test_a_vector_count_below_minus_one_is_empty() -> None:
     for count in (-2, -3, -(2**31)):
         assert Reader(i4(count)).vector(Reader.int, least_item_bytes=4) == []
+
+
+def test_what_is_no_utf8_is_given_back_as_u_fffd() -> None:
+    assert readable("/é".encode()) == "/é".encode()
+    assert readable(b"/\xff\xc3") == "/\ufffd\ufffd".encode()
 
 
 def test_a_reader_moves_through_its_bytes() -> None:

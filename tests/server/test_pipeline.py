@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.jute.factory import i4, i8, in_pieces, request, string
 from tests.server.harness import Client, House, close, create, exists, get_children, get_data, ping, set_data
-from znoded.jute.ops import Op
+from znoded.jute.ops import Op, WatcherType
 
 
 @pytest.fixture
@@ -102,6 +104,24 @@ def test_an_unknown_scheme_ends_the_connection_behind_its_answer(client: Client)
     client.send(request(-4, Op.AUTH, i4(0), string(b"nope"), string(b"x")), get_data(2, b"/a"))
     assert client.replies() == [(-4, -115)]
     assert client.is_closed
+
+
+@pytest.mark.parametrize(("user_password", "error"), [(None, -115), (b"", 0)])
+def test_a_digest_of_nothing_is_refused_and_one_of_an_empty_text_is_not(
+    client: Client, user_password: bytes | None, error: int
+) -> None:
+    client.send(request(-4, Op.AUTH, i4(0), string(b"digest"), string(user_password)))
+    assert client.replies() == [(-4, error)]
+    assert client.is_closed == bool(error)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [(b"/\xff", "/\ufffd".encode()), ("/é".encode(), "/é".encode()), (None, None)]
+)
+def test_sync_gives_the_path_back_readable(client: Client, path: bytes | None, told: bytes | None) -> None:
+    client.send(request(2, Op.SYNC, string(path)))
+    (reply,) = client.frames()
+    assert reply[16:] == string(told)
 
 
 @pytest.mark.parametrize(("freshness", "error"), [(b"linearizable", 0), (b"serializable", 0), (b"stale", -115)])
@@ -415,3 +435,31 @@ def test_a_client_that_missed_much_is_told_all_of_it(house: House, client: Clien
     assert replies[-1] == (-8, 0)
     assert len(replies) > count
     assert not watcher.is_closed
+
+
+# ---- watches on paths that name no node
+
+
+def check_watches(xid: int, path: bytes | None, kind: int = WatcherType.ANY) -> bytes:
+    return request(xid, Op.CHECK_WATCHES, string(path), i4(kind))
+
+
+@pytest.mark.parametrize("read", [get_data, get_children, exists])
+def test_a_watch_on_the_empty_path_is_none_on_the_root(house: House, client: Client, read: Any) -> None:
+    client.send(read(2, b"", watch=True), check_watches(3, b""), check_watches(4, b"/"))
+    client.send(set_data(5, b"/"), create(6, b"/b"))
+    house.replica.commit()
+    assert client.replies() == [(2, 0), (3, 0), (4, -121), (5, 0), (6, 0)]
+
+
+def test_a_watch_on_no_path_is_none_on_the_empty_one(client: Client) -> None:
+    client.send(request(2, Op.ADD_WATCH, string(None), i4(0)), check_watches(3, None), check_watches(4, b""))
+    client.send(request(5, Op.ADD_WATCH, string(b""), i4(0)), request(6, Op.REMOVE_WATCHES, string(None), i4(3)))
+    client.send(check_watches(7, None), check_watches(8, b""))
+    assert client.replies() == [(2, 0), (3, 0), (4, -121), (5, 0), (6, 0), (7, -121), (8, 0)]
+
+
+@pytest.mark.parametrize(("zxid", "events"), [(1 << 60, []), (-1, [(-1, 3)])])
+def test_set_watches_finds_the_root_by_the_empty_path(client: Client, zxid: int, events: list[tuple[int, int]]) -> None:
+    client.send(request(-8, Op.SET_WATCHES, i8(zxid), i4(1), string(b""), i4(0), i4(0)), check_watches(2, b""))
+    assert client.replies() == [*events, (-8, 0), (2, -121 if events else 0)]

@@ -90,7 +90,7 @@ def test_get_acl_takes_read_or_admin(house: World, client: Client) -> None:
 def test_all_descendants_are_counted_and_no_neighbours(house: World, client: Client) -> None:
     for path in (b"/a", b"/a/1", b"/a/1/x", b"/a/2", b"/ab", b"/ab/1"):
         client.create(path)
-    counts = {b"/a": 3, b"/a/1": 1, b"/a/1/x": 0, b"/ab": 1, b"/": 9}
+    counts = {b"/a": 3, b"/a/1": 1, b"/a/1/x": 0, b"/ab": 1, b"/": 9, b"": 10}
     for path, count in counts.items():
         assert reads.get_all_children_number(house.tree, path, NOBODY) == (0, i4(count))
 
@@ -101,7 +101,8 @@ def test_ephemerals_are_found_by_plain_prefix(house: World, client: Client) -> N
     house.session(2).create(b"/other", flags=EPHEMERAL)
     assert client.ephemerals(b"/a") == [b"/a", b"/ab"]
     assert client.ephemerals(b"/zzz") == []
-    for everything in (None, b"", b"  ", b"/"):
+    assert client.ephemerals(b" /a") == []
+    for everything in (None, b"", b"  ", b"/", b" /", b"\0/\n"):
         assert client.ephemerals(everything) == [b"/a", b"/ab", b"/b"]
 
 
@@ -149,3 +150,8 @@ def test_who_am_i_shows_no_hash(house: World) -> None:
     identities = ((b"ip", b"127.0.0.1"), (b"digest", b"bob:hash"), (b"sasl", b"eve"), SUPER)
     shown = [(b"ip", b"127.0.0.1"), (b"digest", b"bob"), (b"sasl", b"eve"), (b"super", b"")]
     assert reads.who_am_i(identities) == (0, i4(4) + b"".join(string(scheme) + string(user) for scheme, user in shown))
+
+
+def test_a_user_that_is_not_utf8_is_shown_readable(house: World) -> None:
+    _, body = reads.who_am_i(((b"digest", b"\xffbob:hash"),))
+    assert body == i4(1) + string(b"digest") + string("\ufffdbob".encode())

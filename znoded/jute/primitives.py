@@ -123,6 +123,11 @@ def encode_buffer(value: bytes | None) -> bytes:
 encode_ustring = encode_buffer
 
 
+def readable(string: bytes) -> bytes:
+    """The string as ZooKeeper gives it back: what is no UTF-8 is replaced by U+FFFD."""
+    return string.decode(errors="replace").encode()
+
+
 def encode_vector(items: Collection[T] | None, encode_item: Callable[[T], bytes]) -> bytes:
     """The count and the items; None is null."""
     if items is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import AddWatchMode, Op
-from znoded.jute.primitives import JuteError, Reader, encode_int, encode_ustring
+from znoded.jute.primitives import JuteError, Reader, encode_int, encode_ustring, readable
 from znoded.jute.records import (
     AddWatchRequest,
     PathRequest,
@@ -25,6 +25,8 @@ from znoded.tree import reads
 
 if TYPE_CHECKING:
     from znoded.server.member import Member
+
+ROOT = b"/"
 
 Reply: TypeAlias = tuple[int, bytes]
 Answer: TypeAlias = Callable[[ClientConnection, bytes], Reply]
@@ -79,18 +81,21 @@ class Answers:
         add_watch: Callable[[bytes, ClientConnection], None],
         watched: tuple[ErrorCode, ...] = (ErrorCode.OK,),
     ) -> Reply:
-        """A read with a watch flag. The watch is set if the read's outcome is one of `watched`."""
+        """A read with a watch flag. The watch is set if the read's outcome is one of `watched`.
+
+        One on the empty path is no watch on the root, and never fires, as in ZooKeeper.
+        """
         request = PathWatchRequest.decode(Reader(record))
         path = _required(request.path)
         if request.watch and not self._member.may_watch(connection, 1, len(path)):
             return ErrorCode.QUOTA_EXCEEDED, b""
-        error, body = read(self._tree, path, connection.identities)
+        error, body = read(self._tree, path or ROOT, connection.identities)
         if request.watch and error in watched:
             add_watch(path, connection)
         return error, body
 
     def _get_acl(self, connection: ClientConnection, record: bytes) -> Reply:
-        return reads.get_acl(self._tree, _required(_path(record)), connection.identities)
+        return reads.get_acl(self._tree, _required(_path(record)) or ROOT, connection.identities)
 
     def _get_all_children_number(self, connection: ClientConnection, record: bytes) -> Reply:
         return reads.get_all_children_number(self._tree, _required(_path(record)), connection.identities)
@@ -106,7 +111,8 @@ class Answers:
 
     def _sync(self, connection: ClientConnection, record: bytes) -> Reply:
         """Behind the session's own writes, where it stands, it has nothing to wait for: one voter has applied all."""
-        return ErrorCode.OK, encode_ustring(_path(record))
+        path = _path(record)
+        return ErrorCode.OK, encode_ustring(None if path is None else readable(path))
 
     def _ping(self, connection: ClientConnection, record: bytes) -> Reply:
         return ErrorCode.OK, b""
@@ -115,7 +121,7 @@ class Answers:
 
     def _add_watch(self, connection: ClientConnection, record: bytes) -> Reply:
         request = AddWatchRequest.decode(Reader(record))
-        path = request.path or b""
+        path = _watched(request.path)
         if request.mode == AddWatchMode.PERSISTENT:
             add = self._watches.add_persistent
         elif request.mode == AddWatchMode.PERSISTENT_RECURSIVE:
@@ -138,7 +144,7 @@ class Answers:
     ) -> Reply:
         request = WatchKindRequest.decode(Reader(record))
         try:
-            found = act(request.type, request.path or b"", connection)
+            found = act(request.type, _watched(request.path), connection)
         except KeyError:
             return ErrorCode.MARSHALLING_ERROR, b""
         return (ErrorCode.OK if found else ErrorCode.NO_WATCHER), b""
@@ -156,8 +162,13 @@ def _path(record: bytes) -> bytes | None:
     return PathRequest.decode(Reader(record)).path
 
 
+def _watched(path: bytes | None) -> bytes:
+    """The path of a watch: null is one of its own, which never fires. Java writes it so, too."""
+    return b"null" if path is None else path
+
+
 def _required(path: bytes | None) -> bytes:
-    """The path of a read, where an empty one is the root's and a null one is none (protocol facts 2)."""
+    """The path of a read, which cannot be null; an empty one is the root's (protocol facts 2)."""
     if path is None:
         raise JuteError("a null path")
-    return path or b"/"
+    return path

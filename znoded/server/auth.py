@@ -29,15 +29,16 @@ def authenticate(request: AuthRequest, host: str, config: AuthConfig) -> tuple[I
 
     Beside ZooKeeper's schemes there is `reads`, which gives no identity: see `reads_serializable`.
     """
-    text = request.auth or b""
     if request.scheme == b"digest":
-        identity = digest_id(text)
+        if request.auth is None:
+            raise AuthFailed("digest needs user:password")
+        identity = digest_id(request.auth)
         is_super = config.super_digest is not None and hmac.compare_digest(identity, config.super_digest.encode())
         return ((b"digest", identity), SUPER) if is_super else ((b"digest", identity),)
     if request.scheme == b"ip":
         return ((b"ip", host.encode()),)
     if request.scheme == b"reads":
-        if text not in READ_MODES:
+        if request.auth not in READ_MODES:
             raise AuthFailed("reads must be linearizable or serializable")
         return ()
     raise AuthFailed("its scheme must be digest, ip or reads")

@@ -28,7 +28,7 @@ class TreeAsSeen:
 
     def zxids(self, path: bytes) -> NodeZxids | None:
         """When a node was created, last set, and last given or bereft of a child."""
-        node = self._tree.nodes.get(path)
+        node = self._tree.nodes.get(path or b"/")  # by the empty path, ZooKeeper finds the root
         if node is None:
             return None
         return NodeZxids(czxid_of(node), mzxid_of(node), pzxid_of(node))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Perm
-from znoded.jute.primitives import JuteError
+from znoded.jute.primitives import JuteError, readable
 from znoded.jute.records import ACL_VECTOR, Acl
 from znoded.tree.options import TreeOptions
 from znoded.tree.refusal import Refused
@@ -183,4 +183,4 @@ def redacted(acl: Acls) -> Acls:
 
 def shown_user(digest_text: bytes) -> bytes:
     """The user of an id of scheme digest, without the hash."""
-    return digest_text.partition(b":")[0]
+    return readable(digest_text.partition(b":")[0])

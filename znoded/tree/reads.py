@@ -23,6 +23,9 @@ Reply: TypeAlias = tuple[int, bytes]
 #: Takes the tree, the path and who is asking.
 Read: TypeAlias = Callable[["Tree", bytes, Identities], Reply]
 
+#: What Java's trim takes away at both ends.
+BLANKS = bytes(range(0x21))
+
 _SUCCESS_HEADER = {op: MULTI_HEADER.pack(op, False, ErrorCode.OK) for op in (Op.GET_DATA, Op.GET_CHILDREN)}
 
 
@@ -75,12 +78,12 @@ def get_acl(tree: Tree, path: bytes, identities: Identities) -> Reply:
 
 
 def get_all_children_number(tree: Tree, path: bytes, identities: Identities) -> Reply:
-    """op getAllChildrenNumber: how many znodes there are below one."""
-    err, _ = get_data(tree, path, identities)
+    """op getAllChildrenNumber: how many znodes there are below one. The empty path has the root below it."""
+    err, _ = get_data(tree, path or b"/", identities)
     if err:
         return err, b""
-    if path == b"/":
-        return ErrorCode.OK, encode_int(len(tree.nodes) - 1)
+    if path in (b"", b"/"):
+        return ErrorCode.OK, encode_int(len(tree.nodes) - len(path))
     found = 0
     waiting = [path]
     while waiting:
@@ -91,11 +94,16 @@ def get_all_children_number(tree: Tree, path: bytes, identities: Identities) -> 
 
 
 def get_ephemerals(tree: Tree, session_id: int, prefix: bytes | None) -> Reply:
-    """op getEphemerals: the session's own ephemerals whose paths begin with `prefix`; null and blank mean all."""
+    """op getEphemerals: the session's own ephemerals whose paths begin with `prefix`.
+
+    Null, blank and the root mean all, whatever white space is around them; any other prefix is taken as it is.
+    """
     session = tree.sessions.get(session_id)
     if session is None:
         return ErrorCode.SESSION_EXPIRED, b""
-    wanted = (prefix or b"").strip() and (prefix or b"")
+    wanted = prefix or b""
+    if wanted.strip(BLANKS) in (b"", b"/"):
+        wanted = b""
     return ErrorCode.OK, encode_strings([path for path in session.ephemerals or () if path.startswith(wanted)])
 
 
