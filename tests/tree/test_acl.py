@@ -166,14 +166,43 @@ def test_a_null_id_of_a_known_scheme_cannot_be_made_sense_of(scheme: bytes) -> N
 
 
 def test_sasl_and_x509_ids_are_valid_where_clients_can_have_them() -> None:
-    for name in (b"bob", b"bob@REALM", b"bob/host@REALM"):
+    for name in (b"bob", b"bob@REALM", b"bob/host@REALM", b"bob@", b"@REALM", b"@", b"bob/@REALM", b"/host@REALM"):
         assert is_valid(b"sasl", name, ALL_SCHEMES)
-    for name in (b"bob@", b"@REALM", b"a@b@c", b"a/b/c@d"):
+    for name in (b"a@b@c", b"a/b/c@d"):
         assert not is_valid(b"sasl", name, ALL_SCHEMES)
     for name in (b"CN=bob", b"CN=bob,OU=a b, O = x", b'CN="a,b"', b"CN=a\\,b+OU=c", b"1.2.3=#0aff", b""):
         assert is_valid(b"x509", name, ALL_SCHEMES)
     for name in (b"bob", b"CN=bob,", b"CN=a,b", b"=x"):
         assert not is_valid(b"x509", name, ALL_SCHEMES)
+
+
+def test_an_x509_name_has_attributes_that_java_knows() -> None:
+    known = (
+        b"cn=x",
+        b"EmailAddress=x",
+        b"DNQ=x",
+        b"S=x",
+        b"0.39=x",
+        b"2.999=x",
+        b"oid.1.2.3=x",
+        b"CN=\\#zz",
+        b'CN="#zz"',
+    )
+    unknown = (
+        b"FOO=x",
+        b"E=x",
+        b"SN=x",
+        b"CN1=x",
+        b"1=x",
+        b"1.40=x",
+        b"3.1=x",
+        b"9.9.9=x",
+        b"1..2=x",
+        b"CN=#zz",
+        b"CN= #0",
+    )
+    assert [name for name in known if not is_valid(b"x509", name, ALL_SCHEMES)] == []
+    assert [name for name in unknown if is_valid(b"x509", name, ALL_SCHEMES)] == []
 
 
 @pytest.mark.parametrize("acl", [None, ()])

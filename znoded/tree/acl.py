@@ -36,11 +36,18 @@ READ, WRITE, CREATE, DELETE, ADMIN = (
 _AUTHENTICATED_SCHEMES = frozenset((b"digest", b"sasl", b"x509"))
 _OCTET = re.compile(rb"[+-]?[0-9]{1,10}")
 _IPV6 = re.compile(rb"[0-9A-Fa-f:]+")  # ZooKeeper takes neither scopes nor dotted ends
-_PRINCIPAL = re.compile(rb"[^/@]+(?:/[^/@]+)?@[^/@]+")
+_PRINCIPAL = re.compile(rb"[^/@]*(?:/[^/@]*)?@[^/@]*")  # a part may be empty
 # There must be one way only to read a name: else a long wrong one takes for ever. Hence the possessive repetitions, of
-# single characters only: those of groups are wrong in Python 3.11 before 3.11.5 (its issue 106052).
-_X509_ATTRIBUTE = rb"\s*+[A-Za-z0-9.]++\s*+=\s*+(?:\"[^\"]*\"|(?:[^,+\"\\<>;]++|\\.)*)"
-_X509_NAME = re.compile(rb"%s(?:[,;+]%s)*" % (_X509_ATTRIBUTE, _X509_ATTRIBUTE), re.DOTALL)
+# single characters only: those of groups are wrong in Python 3.11 before 3.11.5 (its issue 106052). The keywords are
+# those that Java knows.
+_X509_KEYWORD = (
+    rb"CN|C|L|ST?|OU?|T|IP|STREET|DC|DNQ(?:UALIFIER)?|SURNAME|GIVENNAME|INITIALS|GENERATION|EMAIL(?:ADDRESS)?|UID"
+    rb"|SERIALNUMBER"
+)
+_X509_OID = rb"(?:OID\.)?(?:[01]\.[1-3]?[0-9]|2\.[0-9]++)(?:\.[0-9]++)*"
+_X509_VALUE = rb"\"[^\"]*\"|#(?:[0-9A-F]{2})+|(?!#)(?:[^,+\"\\<>;]++|\\.)*"
+_X509_ATTRIBUTE = rb"\s*+(?:%s|%s)\s*+=\s*+(?:%s)" % (_X509_KEYWORD, _X509_OID, _X509_VALUE)
+_X509_NAME = re.compile(rb"%s(?:[,;+]%s)*" % (_X509_ATTRIBUTE, _X509_ATTRIBUTE), re.DOTALL | re.IGNORECASE)
 
 
 def digest_id(user_password: bytes) -> bytes:
