@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from znoded.jute.primitives import INT, JuteError, Reader, encode_ustring, encode_vector
+from znoded.jute.primitives import Reader, encode_ustring, encode_vector
 from znoded.tree.acl import Identity
 
 #: Time in ms since the epoch, session id, attach, sequence, op, length of the identities in bytes.
@@ -40,7 +40,6 @@ TXN = -24
 EXPIRY_SEQUENCE = -1
 
 _CACHED_IDENTITIES = 4096
-_unpack_int = INT.unpack_from
 
 
 def encode_command(
@@ -48,48 +47,6 @@ def encode_command(
 ) -> bytes:
     """A command. `time_ms` is the proposer's wall clock, `identities` an encoded vector, empty for internal ops."""
     return HEAD.pack(time_ms, session, attach, sequence, op, len(identities)) + identities + record
-
-
-def ends_of_path_and_data(record: bytes) -> tuple[int, int]:
-    """Where the path that begins a record ends, and the data behind it, each null or not. Raises JuteError.
-
-    One function for both, since every create and setData comes by.
-    """
-    try:
-        (path_bytes,) = _unpack_int(record, 0)
-        path_end = 4 + path_bytes if path_bytes > 0 else 4
-        (data_bytes,) = _unpack_int(record, path_end)
-    except struct.error:
-        raise JuteError(f"no path and data in {len(record)} bytes") from None
-    data_end = path_end + 4 + data_bytes if data_bytes > 0 else path_end + 4
-    if path_bytes < -1 or data_bytes < -1 or data_end > len(record):
-        raise JuteError(f"no path of {path_bytes} and data of {data_bytes} bytes in {len(record)} bytes")
-    return path_end, data_end
-
-
-def end_of_buffer(record: bytes, position: int) -> int:
-    """Where the buffer or string at `position` ends, null or not. Raises JuteError if that is beyond `record`."""
-    size_bytes = int_at(record, position)
-    end: int = position + 4 + size_bytes
-    if size_bytes >= 0 and end <= len(record):
-        return end
-    if size_bytes == -1:
-        return position + 4
-    raise JuteError(f"no buffer of {size_bytes} bytes at byte {position} of {len(record)}")
-
-
-def int_at(record: bytes, position: int) -> int:
-    """The int at `position`. Raises JuteError."""
-    try:
-        value: int = _unpack_int(record, position)[0]
-    except struct.error:
-        raise JuteError(f"no int at byte {position} of {len(record)}") from None
-    return value
-
-
-def is_null(record: bytes, position: int) -> bool:
-    """Whether the buffer or string at `position` is null, and not just empty."""
-    return record.startswith(b"\xff\xff\xff\xff", position)
 
 
 def encode_identities(identities: Iterable[Identity]) -> bytes:

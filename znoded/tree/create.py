@@ -10,10 +10,10 @@ from znoded.jute.primitives import JuteError, Reader, encode_ustring
 from znoded.jute.records import Acl
 from znoded.tree import quota
 from znoded.tree.acl import CREATE, OPEN_ACL_RECORD, Acls, fix_acl
-from znoded.tree.commands import ends_of_path_and_data, int_at, is_null
 from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import check_name
 from znoded.tree.refusal import Refused
+from znoded.tree.request_fields import ends_of_path_and_data, int_at, is_null
 from znoded.tree.znode import NO_OWNER, NO_OWNER_BYTES, OWNER_SLICE, new_stat, next_count, with_child_created
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from znoded.jute.ops import EventType
 from znoded.jute.primitives import JuteError
 from znoded.tree import quota
 from znoded.tree.acl import DELETE
-from znoded.tree.commands import end_of_buffer, int_at, is_null
 from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import parent_of
 from znoded.tree.refusal import Refused
+from znoded.tree.request_fields import end_of_buffer, int_at, is_null
 from znoded.tree.znode import data_bytes_of, owner_of, version_of, with_child_deleted
 
 if TYPE_CHECKING:
