@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
+from tests.jute.by_op import REPLIES, REQUESTS
 from tests.jute.factory import acl, i4, i8, multi, stat, string, strings, vector
 from tests.jute.strategies import ALL_RECORDS
-from znoded.jute.by_op import REPLIES, REQUESTS
 from znoded.jute.fields import Record
 from znoded.jute.multi import MultiReadReply, MultiReadRequest, MultiReply, MultiRequest
 from znoded.jute.ops import Op
@@ -193,30 +191,6 @@ def test_every_op_that_a_client_may_send_has_its_request_and_reply() -> None:
     assert set(REPLIES) - {Op.NOTIFICATION} == set(REQUESTS) - {Op.CHECK}
 
 
-def test_ops_whose_request_or_reply_is_only_a_header() -> None:
-    bare = {Op.PING, Op.CLOSE_SESSION}
-    assert ops_with(REQUESTS, EmptyRecord) == {*bare, Op.WHO_AM_I}
-    assert ops_with(REPLIES, EmptyRecord) == {
-        *bare,
-        Op.DELETE,
-        Op.CHECK_WATCHES,
-        Op.REMOVE_WATCHES,
-        Op.DELETE_CONTAINER,
-        Op.AUTH,
-        Op.SET_WATCHES,
-        Op.SET_WATCHES2,
-    }
-
-
-def test_ops_that_share_a_record() -> None:
-    assert ops_with(REQUESTS, PathRequest) == {Op.GET_ACL, Op.SYNC, Op.GET_EPHEMERALS, Op.GET_ALL_CHILDREN_NUMBER}
-    assert ops_with(REQUESTS, PathWatchRequest) == {Op.EXISTS, Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2}
-    assert ops_with(REQUESTS, CreateRequest) == {Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER}
-    assert ops_with(REQUESTS, WatchKindRequest) == {Op.CHECK_WATCHES, Op.REMOVE_WATCHES}
-    assert ops_with(REPLIES, Create2Reply) == {Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL}
-    assert ops_with(REPLIES, StatReply) == {Op.EXISTS, Op.SET_DATA, Op.SET_ACL}
-    assert ops_with(REPLIES, GetDataReply) == {Op.GET_DATA, Op.RECONFIG}
-
-
-def ops_with(table: Mapping[int, type[Record]], cls: type[Record]) -> set[int]:
-    return {op for op, declared in table.items() if declared is cls}
+def test_every_record_is_that_of_an_op_or_stands_before_or_in_one() -> None:
+    others = {ConnectRequest, ConnectResponse, RequestHeader, ReplyHeader, ClientInfo}
+    assert {*REQUESTS.values(), *REPLIES.values()} | others == set(ALL_RECORDS)

@@ -1,7 +1,6 @@
 """Every request, reply and notification record of the client protocol (protocol facts 1, 2 and 12).
 
-Strings are their UTF-8 bytes; None is null. Those of multi and multiRead are in `multi`; which request and which reply
-belong to an op is in `by_op`.
+Strings are their UTF-8 bytes; None is null. Those of multi and multiRead are in `multi`.
 """
 
 from __future__ import annotations
