@@ -27,8 +27,8 @@ PID_DIGITS_MOST = 20
 class Meta:
     """What `DATA/meta` says.
 
-    `cell` is the id of the cell, 32 hexadecimal digits. `zxid_base` is what is added to a log index to get a zxid.
-    `initialised` turns true when the log's first segment is durable: from then on, a directory without a log lost it.
+    `cell` is the id of the cell, 32 hexadecimal digits. `initialised` turns true when the log's first segment is
+    durable: from then on, a directory without a log lost it.
 
     A member of a cell has an `incarnation`, which is drawn with the directory (32 hexadecimal digits), and a `raft_id`;
     before it has entered its cell, `cell` is empty and `raft_id` 0.
@@ -36,7 +36,6 @@ class Meta:
 
     cell: str
     member: int
-    zxid_base: int
     initialised: bool
     raft_id: int = 0
     incarnation: str = ""
@@ -45,7 +44,7 @@ class Meta:
         """The content of the file, its checksum last."""
         text = (
             f"znoded data directory\nformat {FORMAT}\ncell {self.cell}\nmember {self.member}\n"
-            f"zxid_base {self.zxid_base}\ninitialised {int(self.initialised)}\n"
+            f"initialised {int(self.initialised)}\n"
         ).encode()
         if self.incarnation:
             text += f"raft_id {self.raft_id}\nincarnation {self.incarnation}\n".encode()
@@ -67,7 +66,6 @@ class Meta:
         return cls(
             value["cell"],
             int(value["member"]),
-            int(value["zxid_base"]),
             value["initialised"] == "1",
             int(value.get("raft_id", "0")),
             value.get("incarnation", ""),
@@ -167,7 +165,7 @@ class DataDirectory:
             )
 
     def _first_meta(self, member: int) -> Meta:
-        return Meta(os.urandom(CELL_ID_BYTES).hex(), member, zxid_base=0, initialised=False)
+        return Meta(os.urandom(CELL_ID_BYTES).hex(), member, initialised=False)
 
     def _write_meta(self, meta: Meta) -> Meta:
         self.files.replace(self.meta_path, meta.encode())

@@ -35,7 +35,7 @@ class CellDirectory(DataDirectory):
             )
 
     def _first_meta(self, member: int) -> Meta:
-        return Meta("", member, 0, initialised=False, incarnation=os.urandom(INCARNATION_BYTES).hex())
+        return Meta("", member, initialised=False, incarnation=os.urandom(INCARNATION_BYTES).hex())
 
     def _copied_meta(self) -> Meta:
         """That of a member that is alone: a copy must not take part in the cell, whose log it does not have."""
