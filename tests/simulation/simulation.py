@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.simulation.sessions import SessionWitness
 from tests.simulation.trouble import ELECTION_MS, HEARTBEAT_MS, TICK_MS, Trouble
 from tests.simulation.world import World
 from tests.tree.test_checkpoint_tables import state
+from tests.zab_raft.cell.hand_over import hand_over
 from tests.zab_raft.core.history import History, Violation, require
 from znoded.config import Config, parse
 from znoded.jute.ops import CreateFlags, Op
@@ -435,15 +437,12 @@ class Simulation:
     def _hand_over(self) -> None:
         leader, target = self.leader(), self._some()
         if leader and leader.process and target and not leader.process.is_paused:
-            number = target.number
 
-            def hand_over() -> None:
-                try:
-                    leader.replica.transfer_leader(number)
-                except Refused:
-                    return
+            def to_target() -> None:
+                with suppress(Refused):
+                    hand_over(leader.replica, target.number)
 
-            leader.process.run(hand_over)
+            leader.process.run(to_target)
 
     def _checkpoint(self) -> None:
         machine = self._some()

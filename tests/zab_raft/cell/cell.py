@@ -10,6 +10,7 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
+from tests.zab_raft.cell.hand_over import hand_over
 from tests.zab_raft.cell.journal import CellJournal, command, member
 from tests.zab_raft.cell.network import Network, SimulatedPeers
 from tests.zab_raft.pump import PumpReactor
@@ -221,7 +222,7 @@ class Cell:
     def elect(self, number: int) -> None:
         """Let this member lead: the first one to, or by the hand of the present leader."""
         if self[number].replica.has_leader:
-            self.leader.replica.transfer_leader(number)
+            hand_over(self.leader.replica, number)
         else:
             self[number].replica._stand()
         self.run_until(lambda: all(each.replica.leader == number for each in self.running))

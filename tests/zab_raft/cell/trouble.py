@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.zab_raft.cell.cell import Cell
+from tests.zab_raft.cell.hand_over import hand_over
 from tests.zab_raft.cell.journal import change_command, command, original
 from znoded.zab_raft.core.errors import Refused
 
@@ -191,7 +192,7 @@ class Trouble:
         number = self._some()
         if number and self.cell[number].replica.leads:
             try:
-                self.cell[number].replica.transfer_leader(self._some())
+                hand_over(self.cell[number].replica, self._some())
             except Refused:
                 return
 

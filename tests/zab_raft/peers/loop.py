@@ -136,7 +136,8 @@ class Member:
             **options,
         )
         loop.result_of(self.peers.start())
-        self.port = self.peers.listens_at.port
+        listening: Any = self.peers._port
+        self.port = listening.getHost().port
         self.address = f"127.0.0.1:{self.port}"
         self.peers._gate.address = self.address
 

@@ -15,7 +15,6 @@ from znoded.zab_raft.cell.membership import MemberStatus, statuses
 from znoded.zab_raft.cell.own_proposals import ChangeRequest
 from znoded.zab_raft.cell.start import enter
 from znoded.zab_raft.checkpoint import Checkpoint
-from znoded.zab_raft.core.errors import Reason, Refused
 from znoded.zab_raft.core.messages import NOBODY, InstallSnapshot
 from znoded.zab_raft.core.raft import Role
 from znoded.zab_raft.errors import CellAbandoned, CheckpointFailed
@@ -234,14 +233,6 @@ class CellReplica(CellDriver):
             self._machine.told(self._options.storage.member, payload)
         elif node.leader != NOBODY:
             self._peers.send(node.leader, FrameKind.TELL, payload)
-
-    def transfer_leader(self, number: int) -> None:
-        """Hand the leadership to the member with this number. Raises Refused."""
-        raft_id = self.roster.raft_id(number)
-        if raft_id is None:
-            raise Refused(Reason.BAD_TARGET, f"there is no member {number}")
-        self._running.transfer_leader(raft_id)
-        self._wake()
 
     # ---- what the other members say (PeerHandler)
 

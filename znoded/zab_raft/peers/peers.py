@@ -154,11 +154,6 @@ class Peers:
         """Who this member is."""
         return self._gate.identity
 
-    @property
-    def listens_at(self) -> Any:
-        """The address of the peer port, while it is open."""
-        return self._port.getHost() if self._port else None
-
     def start(self) -> Deferred[None]:
         """Listen. Fails with CannotListenError."""
         self._sending_pool.start()
