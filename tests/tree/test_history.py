@@ -25,9 +25,7 @@ from tests.tree.world import (
     world,
 )
 from znoded.jute.ops import Perm
-from znoded.jute.primitives import Reader
 from znoded.jute.records import Acl
-from znoded.jute.stat import Stat
 from znoded.tree.acl import SUPER
 from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
 from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
@@ -35,7 +33,7 @@ from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES, MEMORY_BYTES
 from znoded.tree.history_segment import Unreadable, decode_segment, first_revision
 from znoded.tree.options import TreeOptions
 from znoded.tree.tree import Tree
-from znoded.tree.znode import data_of, stat_of
+from znoded.tree.znode import data_of, parsed_stat
 
 MIB = 1 << 20
 
@@ -530,7 +528,7 @@ def test_a_change_has_the_znode_as_it_was_before_a_childs_and_its_own(house: Wor
         client.set(b"/p/c")
     made = house.tree.history.changes(begin, house.tree.zxid, 100)[0]
     assert made.current is not None
-    assert (data_of(made.current), Stat.decode(Reader(stat_of(made.current))).num_children) == (b"1", 0)
+    assert (data_of(made.current), parsed_stat(made.current).num_children) == (b"1", 0)
 
 
 def test_the_past_is_found_over_many_blocks() -> None:
@@ -556,7 +554,7 @@ def test_the_past_is_found_over_many_blocks() -> None:
     close_block()
     of_a = value_at(history, b"/a", revision)
     assert of_a is not None
-    assert Stat.decode(Reader(stat_of(of_a))).num_children == 0
+    assert parsed_stat(of_a).num_children == 0
     assert [path for path, _ in range_at(history, b"/a", revision, b"", 10)] == [b"/a"]
     found = [path for path, _ in range_at(history, b"/", revision, b"", 100) if not path.startswith(b"/zookeeper")]
     assert found == [b"/", b"/a", b"/b", b"/b/early", b"/c", b"/d"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from znoded.jute.stat import STAT
+from znoded.jute.stat import STAT, Stat
 
 STAT_BYTES = STAT.size
 NO_OWNER = 0
@@ -38,6 +38,11 @@ def new_stat(zxid: int, time_ms: int, owner: int, data_bytes: int) -> bytes:
 def stat_of(node: bytes) -> bytes:
     """The Stat, as bytes."""
     return node[-STAT_BYTES:]
+
+
+def parsed_stat(node: bytes) -> Stat:
+    """The Stat, field by field."""
+    return Stat._make(STAT.unpack_from(node, len(node) - STAT_BYTES))
 
 
 def data_bytes_of(node: bytes) -> int:

@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 from znoded.jute.ops import Perm
 from znoded.jute.records import Acl
-from znoded.jute.stat import STAT, Stat
 from znoded.tree.acl import Acls
-from znoded.tree.znode import STAT_BYTES, data_of
+from znoded.tree.znode import data_of, parsed_stat
 
 #: What is JSON: an object as a request or answer has it.
 Fields: TypeAlias = dict[str, Any]
@@ -19,7 +18,7 @@ _PERMS = {perm.name.lower(): int(perm) for perm in Perm if perm.name}
 
 def item_of(path: bytes, node: bytes, with_value: bool = True) -> Fields:
     """A key with its value: the schema Item."""
-    stat = stat_of(node)
+    stat = parsed_stat(node)
     return {
         "key": text_of(path),
         "value": value_of(node) if with_value else None,
@@ -30,11 +29,6 @@ def item_of(path: bytes, node: bytes, with_value: bool = True) -> Fields:
         "mod_time_ms": stat.mtime,
         "session": session_id_of(stat.ephemeral_owner),
     }
-
-
-def stat_of(node: bytes) -> Stat:
-    """The Stat of a znode as it is stored."""
-    return Stat._make(STAT.unpack_from(node, len(node) - STAT_BYTES))
 
 
 def value_of(node: bytes) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from enum import Enum
 from functools import cached_property
 
-from znoded.admin.api.items import Fields, stat_of, text_of, value_of
+from znoded.admin.api.items import Fields, text_of, value_of
 from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.history import Change
 from znoded.tree.history_block import ChangeKind
+from znoded.tree.znode import parsed_stat
 
 #: The scheme of the identity that everybody has.
 ADDRESS_SCHEME = b"ip"
@@ -57,7 +58,7 @@ class EncodedChange:
         change = self._change
         node = change.current if change.current is not None else change.previous
         assert node is not None
-        stat = stat_of(node)
+        stat = parsed_stat(node)
         event: Fields = {
             "event": EVENTS[change.kind],
             "key": text_of(change.path),

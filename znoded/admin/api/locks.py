@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError
 from znoded.admin.api import errors
 from znoded.admin.api.attempts import Attempt, Held, Wish
 from znoded.admin.api.backend import Backend, Committed
-from znoded.admin.api.items import Fields, session_id_of, stat_of, text_of, value_of
+from znoded.admin.api.items import Fields, session_id_of, text_of, value_of
 from znoded.admin.api.queues import Contender, Queues, contender_of
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import CreateFlags
@@ -21,7 +21,7 @@ from znoded.tree.acl import READ, Identities, allowed
 from znoded.tree.paths import parent_of
 from znoded.tree.sessions import Session
 from znoded.tree.txn_records import Compare, Kind, Relation, Target, TxnOp, TxnRequest
-from znoded.tree.znode import czxid_of, next_version, version_of
+from znoded.tree.znode import czxid_of, next_version, parsed_stat, version_of
 
 INFIX = b"__lock__"
 #: How long until a contender that could not be withdrawn is tried again.
@@ -42,7 +42,7 @@ class Locks:
     def told(self, path: bytes, identities: Identities) -> Fields:
         """What may be told of a contender: the schema Contender."""
         node = self._backend.tree.nodes[path]
-        stat = stat_of(node)
+        stat = parsed_stat(node)
         may_read = allowed(self._backend.tree.acls.get(path), READ, identities)
         return {
             "token": stat.czxid,
