@@ -14,6 +14,7 @@ from znoded.tree.history_block import PARENT_END
 from znoded.tree.paths import check_name
 from znoded.tree.refusal import Refused
 from znoded.tree.request_fields import ends_of_path_and_data, int_at, is_null
+from znoded.tree.sequence import numbered
 from znoded.tree.znode import NO_OWNER, NO_OWNER_BYTES, OWNER_SLICE, new_stat, next_count, with_child_created
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def create_node(tree: Tree, time_ms: int, session: Session, identities: bytes, w
     tree.require(CREATE, parent, identities)
     created = tree.created.get(parent, 0)
     if flags in _SEQUENTIAL:
-        path += b"%010d" % created
+        path = numbered(path, created)
     if path in tree.nodes:
         raise Refused(ErrorCode.NODE_EXISTS)
     is_below_root_twice = slash == 1  # as //a, whose parent would be / all the same

@@ -12,3 +12,8 @@ def sequence_of(path: bytes) -> int | None:
     """The sequence number at the end of a path, None if there is none."""
     found = _SEQUENCE.search(path)
     return int(found[0]) if found else None
+
+
+def numbered(path: bytes, created: int) -> bytes:
+    """The path with the number of the next child behind it: 10 digits, as ZooKeeper writes a signed int."""
+    return path + b"%010d" % created

@@ -18,6 +18,7 @@ from znoded.tree.create import Wanted, create_node
 from znoded.tree.delete import delete_node
 from znoded.tree.paths import parent_of
 from znoded.tree.refusal import Refused
+from znoded.tree.sequence import numbered
 from znoded.tree.set_data import set_data
 from znoded.tree.txn_records import (
     NO_REVISION,
@@ -143,7 +144,7 @@ def _create(tree: Tree, time_ms: int, owner: Session, identities: bytes, path: b
     if op.parents:
         _create_parents(tree, time_ms, owner, identities, path, op.acl)
     if op.infix is not None and op.flags in _SEQUENTIAL:
-        path += b"%010d" % tree.created.get(parent_of(path), 0) + op.infix
+        path = numbered(path, tree.created.get(parent_of(path), 0)) + op.infix
     made, _ = create_node(tree, time_ms, owner, identities, Wanted(path, encode_buffer(op.data), op.acl, op.flags))
     return made
 
