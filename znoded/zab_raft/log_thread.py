@@ -15,9 +15,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from znoded.zab_raft.errors import DiskFull
 from znoded.zab_raft.log import Batch, Log
+
+_log = Logger()
 
 #: How long to wait at a full disk before the next segment is tried again.
 RETRY_INTERVAL_S = 1.0
@@ -167,3 +170,11 @@ class LogThread:
         if writable != self._writable:
             self._writable = writable
             self._call_in_reactor(self._on_writable, writable)
+
+
+def tell_room(has_room: bool, path: str) -> None:
+    """Tell the operator that the disk with the log in `path` is full, or that it has room again."""
+    if has_room:
+        _log.info("The log has room again: writes are accepted")
+    else:
+        _log.error("The disk is full, {path} has no room: writes are refused", path=path)

@@ -7,15 +7,14 @@ A cell of one voter: what is durable here is committed.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.logger import Logger
 
+from znoded.zab_raft.backup import copy_checkpoint
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.checkpointer import Checkpointer, Increment, checkpoint_pool
 from znoded.zab_raft.core.configuration import Configuration
@@ -24,12 +23,10 @@ from znoded.zab_raft.directory import DataDirectory
 from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import Batch, Log
-from znoded.zab_raft.log_thread import LogThread, Reactor
+from znoded.zab_raft.log_thread import LogThread, Reactor, tell_room
 from znoded.zab_raft.recovery import Recovery
 from znoded.zab_raft.state_machine import StateMachine
 from znoded.zab_raft.storage_options import StorageOptions
-
-_log = Logger()
 
 BATCH_BYTES_LIMIT = 1 << 20
 """A batch is closed when its commands have this many bytes: it is applied in one go, and everybody waits for that."""
@@ -163,12 +160,7 @@ class Replica:
             yield self._checkpointer.begin()
             if self._checkpointer.is_stuck:
                 raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")
-        yield self._checkpointer.in_thread(self._copy_checkpoint, path)
-
-    def _copy_checkpoint(self, path: str) -> None:
-        os.mkdir(path)
-        self._store.backup(os.path.join(path, "state"))
-        self.directory.found_copy(path)
+        yield self._checkpointer.in_thread(copy_checkpoint, self.directory, self._store, path)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
@@ -244,10 +236,7 @@ class Replica:
 
     def _room_changed(self, has_room: bool) -> None:
         self.writable = has_room and not self._closed
-        if has_room:
-            _log.info("The log has room again: writes are accepted")
-        else:
-            _log.error("The disk is full, {path} has no room: writes are refused", path=self.directory.log_path)
+        tell_room(has_room, self.directory.log_path)
 
     def _log_failed(self, error: BaseException) -> None:
         self._closed = True

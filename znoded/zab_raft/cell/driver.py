@@ -48,7 +48,7 @@ from znoded.zab_raft.core.raft import Role
 from znoded.zab_raft.errors import CheckpointFailed, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.log import Batch
-from znoded.zab_raft.log_thread import LogThread, Reactor
+from znoded.zab_raft.log_thread import LogThread, Reactor, tell_room
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.peers import PeerHandler, Peers
 from znoded.zab_raft.peers.wire import FrameKind
@@ -470,10 +470,8 @@ class CellDriver:
         self._has_room = has_room
         self._ticks_without_disk = 0
         self.writable = has_room and not self._closed
-        if has_room:
-            _log.info("The log has room again: writes are accepted")
-        else:
-            _log.error("The disk is full, {path} has no room: writes are refused", path=self.directory.log_path)
+        tell_room(has_room, self.directory.log_path)
+        if not has_room:
             self._hand_leadership_over()
 
     # ---- handing over

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
+from znoded.zab_raft.backup import copy_checkpoint
 from znoded.zab_raft.cell.directory import CellDirectory
 from znoded.zab_raft.cell.driver import Arrival, CellDriver
 from znoded.zab_raft.cell.membership import MemberStatus, statuses
@@ -163,12 +163,7 @@ class CellReplica(CellDriver):
             yield self._checkpointer.begin()
             if self._checkpointer.is_stuck:
                 raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")
-        yield self._checkpointer.in_thread(self._copy_checkpoint, path)
-
-    def _copy_checkpoint(self, path: str) -> None:
-        os.mkdir(path)
-        self._store.backup(os.path.join(path, "state"))
-        self.directory.found_copy(path)
+        yield self._checkpointer.in_thread(copy_checkpoint, self.directory, self._store, path)
 
     @inlineCallbacks
     def _wait_until(self, condition: Callable[[], bool]) -> Generator[Deferred[Any], Any, None]:

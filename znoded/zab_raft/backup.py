@@ -1,0 +1,15 @@
+"""A copy of a member's state, for a member that is alone to start on."""
+
+from __future__ import annotations
+
+import os
+
+from znoded.zab_raft.checkpoint import Checkpoint
+from znoded.zab_raft.directory import DataDirectory
+
+
+def copy_checkpoint(directory: DataDirectory, store: Checkpoint, path: str) -> None:
+    """Make a data directory `path` with the checkpoint and no log. Blocks; raises CheckpointFailed or OSError."""
+    os.mkdir(path)
+    store.backup(os.path.join(path, "state"))
+    directory.found_copy(path)
