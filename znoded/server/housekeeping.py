@@ -67,41 +67,45 @@ class Housekeeping:
             log.warn("the clock jumped by {gap_ms} ms; every session gets its full timeout again", gap_ms=gap_ms)
             member.sessions.grant_all(now_ms)
         elif member.ends_sessions:
-            self._ending = self._reactor.callLater(HEARING_S, self._end_those_silent_at, now_ms)
+            self._ending = self._reactor.callLater(HEARING_S, self._after_hearing, now_ms)
         else:
             member.sessions.pass_over(now_ms)
 
-    def _sweep_locks(self, time_ms: int) -> None:
-        """Delete what lock-delays kept long enough: each tick, since somebody waits for it."""
-        member = self._member
-        for path, mzxid, pzxid in kept_too_long(member.tree, time_ms, SWEEPS_PER_ROUND):
-            if not member.propose(sweep_node(time_ms, path, mzxid, pzxid)):
-                return
-
-    def _end_those_silent_at(self, now_ms: int) -> None:
+    def _after_hearing(self, now_ms: int) -> None:
+        """End the sessions that were silent at `now_ms` and were not heard since, and delete locks kept for a delay."""
         member = self._member
         late_ms = member.monotonic_ms() - now_ms - HEARING_S * 1000
         if not member.ends_sessions or late_ms > member.config.tick_ms:
             return  # in the latter case it was paused meanwhile, and has not heard them yet: the next tick looks again
         time_ms = int(time.time() * 1000)
+        if self._end_those_silent_at(now_ms, time_ms):
+            # Each tick, unlike other nodes: somebody waits for a lock that its delay kept long enough.
+            self._propose_sweeps(time_ms, kept_too_long(member.tree, time_ms, SWEEPS_PER_ROUND))
+
+    def _end_those_silent_at(self, now_ms: int, time_ms: int) -> bool:
+        """False, and none ended, if the log takes nothing for now."""
+        member = self._member
         term = member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
         commands = [expire_session(time_ms, live.session_id, live.attach, term) for live in ended]
         if commands and not member.propose_ends(commands):
             member.sessions.reopen(ended)
-            return
+            return False
         for live in ended:
             if live.connection is not None:
                 live.connection.stop_reading()  # an answer would let its client count on another timeout
-        self._sweep_locks(time_ms)
+        return True
 
     def _sweep(self) -> None:
         member = self._member
-        if not member.ends_sessions:
-            return
-        time_ms = int(time.time() * 1000)
-        for path, mzxid, pzxid in sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND):
-            if not member.propose(sweep_node(time_ms, path, mzxid, pzxid)):
+        if member.ends_sessions:
+            time_ms = int(time.time() * 1000)
+            self._propose_sweeps(time_ms, sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND))
+
+    def _propose_sweeps(self, time_ms: int, candidates: list[tuple[bytes, int, int]]) -> None:
+        """Have these nodes deleted, as many as the log takes for now."""
+        for path, mzxid, pzxid in candidates:
+            if not self._member.propose(sweep_node(time_ms, path, mzxid, pzxid)):
                 return
 
     def _close_silent_connections(self) -> None:
