@@ -9,6 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.endpoints import HostnameEndpoint, connectProtocol, wrapClientTLS
 from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from znoded.client.client import Client
@@ -91,9 +92,7 @@ class TwistedIo:
 
     async def sleep(self, time_s: float) -> None:
         """Return after so long."""
-        done: Deferred[None] = Deferred(lambda _done: timer.cancel())
-        timer = self._reactor.callLater(time_s, done.callback, None)
-        await done
+        await deferLater(self._reactor, time_s)
 
     async def within(self, timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, or TimeoutError."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -46,9 +47,7 @@ class Waiting:
 
     async def sleep(self, time_s: float) -> None:
         """Return after so long."""
-        done: Deferred[None] = Deferred(lambda _done: timer.cancel())
-        timer = self._reactor.callLater(time_s, done.callback, None)
-        await done
+        await deferLater(self._reactor, time_s)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Return when this holds after some command was applied. Raises outcome_unknown if that takes too long."""
