@@ -444,9 +444,9 @@ class TestZooCfg:
         config, notes = load_zoo_cfg(self.add(zoo_cfg, lines + "server.3=host3:2888:3888:observer;client3:2181\n"))
         assert config.member == 2
         assert config.cell.members == {
-            1: configuration.CellMember("host1:2888", "host1:2181", "voter"),
-            2: configuration.CellMember("host2:2889", "host2:2182", "voter"),
-            3: configuration.CellMember("host3:2888", "client3:2181", "learner"),
+            1: configuration.MemberConfig("host1:2888", "host1:2181", "voter"),
+            2: configuration.MemberConfig("host2:2889", "host2:2182", "voter"),
+            3: configuration.MemberConfig("host3:2888", "client3:2181", "learner"),
         }
         assert config.peer_listen == "tcp:2889"
         assert not notes

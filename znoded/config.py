@@ -172,7 +172,7 @@ class HistoryConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class CellMember:
+class MemberConfig:
     """A member of the cell: where its peers and its clients reach it, and whether it votes."""
 
     peer: str = _key(values.address)
@@ -186,9 +186,9 @@ class CellMember:
         return f"{self.peer.rpartition(':')[0] if address.startswith(EVERY_INTERFACE) else host}:{port}".lower()
 
 
-def _read_members(value: object, key: str, problems: list[Problem]) -> dict[int, CellMember | None] | None:
+def _read_members(value: object, key: str, problems: list[Problem]) -> dict[int, MemberConfig | None] | None:
     expected = f"tables [{key}.1], [{key}.2] and so on"
-    members = values.table_of(_section_reader(CellMember), expected)(value, key, problems) or {}
+    members = values.table_of(_section_reader(MemberConfig), expected)(value, key, problems) or {}
     strange = [name for name in members if not (name.isascii() and name.isdigit() and 1 <= int(name) <= 254)]
     problems.extend(wrong(f"{key}.{name}", shown(name), "a number from 1 to 254") for name in strange)
     return {int(name): member for name, member in sorted(members.items()) if name not in strange}
@@ -207,7 +207,7 @@ class CellTlsConfig:
 class CellConfig:
     """The members of the cell, by number; none: this member stands alone. What they tell each other, and how."""
 
-    members: Mapping[int, CellMember] = field(default_factory=dict, metadata={"read": _read_members})
+    members: Mapping[int, MemberConfig] = field(default_factory=dict, metadata={"read": _read_members})
     #: Where this member listens for the others; None: at its own `peer`.
     listen: str | None = _key(values.optional_endpoint, None)
     secret_file: str | None = _key(values.secret_file, None)

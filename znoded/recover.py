@@ -32,7 +32,7 @@ MS_PER_S = 1000
 LookFor = Callable[[Member], Sign | None]
 
 
-class Refused(Exception):
+class RecoveryRefused(Exception):
     """Nothing was done; the message says why."""
 
 
@@ -49,7 +49,7 @@ def recover(path: str, give_up: str | None) -> int:
                 print("\n".join(_shown(survivor, tree, time.time(), look_for)))
             else:
                 print("\n".join(_done(_new_cell(survivor, give_up, look_for))))
-    except (Refused, StorageError, OSError) as error:
+    except (RecoveryRefused, StorageError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -81,7 +81,7 @@ class _StoppedTree:
 
 
 def _new_cell(survivor: Survivor, give_up: str, look: LookFor) -> Renewal:
-    """Raises Refused, StorageError or OSError."""
+    """Raises RecoveryRefused, StorageError or OSError."""
     if not survivor.unfinished:
         _check(survivor, give_up, look)
     now = datetime.now(UTC)
@@ -91,17 +91,19 @@ def _new_cell(survivor: Survivor, give_up: str, look: LookFor) -> Renewal:
 
 
 def _check(survivor: Survivor, give_up: str, look: LookFor) -> None:
-    """Raise Refused unless it needs others, exactly all of them are given up, and none of them answers."""
+    """Raise RecoveryRefused unless it needs others, exactly all of them are given up, and none of them answers."""
     roster, raft_id = survivor.roster, survivor.meta.raft_id
     if roster.voters == {raft_id}:
-        raise Refused(f"member {survivor.meta.member} is the only voter: it needs nobody else, start it")
+        raise RecoveryRefused(f"member {survivor.meta.member} is the only voter: it needs nobody else, start it")
     others = _others(survivor)
     numbers = ",".join(str(member.number) for member in others)
     if sorted(give_up.replace(" ", "").split(",")) != sorted(numbers.split(",")):
-        raise Refused(f"the other members are {numbers}, not {give_up}: all of them have to be given up, and no others")
+        raise RecoveryRefused(
+            f"the other members are {numbers}, not {give_up}: all of them have to be given up, and no others"
+        )
     signs = _signs(others, look)
     if signs:
-        raise Refused("\n".join(_still_there(signs)))
+        raise RecoveryRefused("\n".join(_still_there(signs)))
 
 
 def _signs(others: list[Member], look: LookFor) -> list[Sign]:

@@ -37,7 +37,7 @@ class Pages(Resource):
         return b"No such page. There are /healthz, /readyz, /metrics, /commands, /members, and /backup to POST to.\n"
 
 
-class Refused(Resource):
+class ForbiddenPage(Resource):
     """Answers what a page in a browser had its browser ask."""
 
     isLeaf = True
@@ -60,7 +60,7 @@ class AdminSite(Site):
         hosts = request.requestHeaders.getRawHeaders(b"host", ())
         is_posted_by_page = request.method == b"POST" and request.requestHeaders.hasHeader(b"origin")
         if is_posted_by_page or not is_known(hosts, (), request.getHost()):
-            return Refused()  # type: ignore[no-untyped-call]
+            return ForbiddenPage()  # type: ignore[no-untyped-call]
         found: Resource = super().getResourceFor(request)  # type: ignore[no-untyped-call]
         return found
 
