@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,14 @@ from tests.server_process import ServerProcess
 # A busy machine is no failure: time is not judged, and what fails prints how to repeat it.
 settings.register_profile("znoded", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("znoded")
+
+
+@pytest.fixture
+def quick_path() -> Iterator[Path]:
+    """A fresh directory, in memory where there is such a place: for tests that sync often and pull no plug."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 DISK_BYTES = 24 << 20
-
-
-@pytest.fixture
-def quick_path() -> Iterator[Path]:
-    """A fresh directory, in memory where there is such a place: for tests that sync often and pull no plug."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
-        yield Path(directory)
 
 
 @pytest.fixture

@@ -191,3 +191,8 @@ def redacted(acl: Acls) -> Acls:
 def shown_user(digest_text: bytes) -> bytes:
     """The user of an id of scheme digest, without the hash."""
     return readable(digest_text.partition(b":")[0])
+
+
+def size_bytes(acl: Acls) -> int:
+    """About what it takes to keep an ACL."""
+    return sum(len(entry.id or b"") + 32 for entry in acl)

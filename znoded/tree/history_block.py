@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from znoded.jute.ops import EventType
 from znoded.jute.primitives import Reader, encode_buffer
 from znoded.jute.records import ACL_VECTOR
-from znoded.tree.acl import Acls
+from znoded.tree.acl import Acls, size_bytes
 from znoded.tree.paths import parent_of
 
 
@@ -52,7 +52,7 @@ _END_BYTES = 32
 
 def kept_acl(acl: Acls | None) -> Acls | None:
     """The ACL, or NOBODY for one that is too long to be kept."""
-    if acl is None or sum(len(entry.id or b"") + 32 for entry in acl) <= ACL_BYTES_MOST:
+    if acl is None or size_bytes(acl) <= ACL_BYTES_MOST:
         return acl
     return NOBODY
 

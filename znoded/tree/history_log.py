@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record
 from znoded.tree.history_segment import (
@@ -32,9 +32,7 @@ from znoded.tree.history_segment import (
     tops_of,
     with_checksum,
 )
-
-#: A key and its new value, None if it is deleted.
-Item: TypeAlias = tuple[bytes, bytes | None]
+from znoded.tree.tables import Item
 
 #: The blocks of no segment, which a start reads into memory.
 TAIL = b"history_tail"

@@ -15,7 +15,7 @@ from znoded.jute.primitives import JuteError, Reader, encode_buffer
 from znoded.jute.records import Acl
 from znoded.jute.stat import STAT
 from znoded.tree import tables
-from znoded.tree.acl import OPEN_ACL, Acls, Identity, allowed
+from znoded.tree.acl import OPEN_ACL, Acls, Identity, allowed, size_bytes
 from znoded.tree.commands import (
     ATTACH,
     DECIDED_RECONFIG,
@@ -167,7 +167,7 @@ class Tree:
 
     def interned(self, acl: Acls) -> Acls:
         """The one copy of an ACL, unless it is large."""
-        if sum(len(entry.id or b"") + 32 for entry in acl) > _INTERNED_ACL_BYTES:
+        if size_bytes(acl) > _INTERNED_ACL_BYTES:
             return acl
         if len(self._interned_acls) >= _INTERNED_ACLS:
             self._interned_acls.clear()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 
+from znoded.jute.primitives import INT, LONG
 from znoded.jute.stat import STAT, Stat
 
 STAT_BYTES = STAT.size
@@ -15,8 +16,6 @@ NO_OWNER = 0
 INT32_MAX = (1 << 31) - 1
 _INT32_MIN = -(1 << 31)
 
-_INT = struct.Struct(">i")
-_LONG = struct.Struct(">q")
 #: czxid, mzxid, ctime, mtime, version, then cversion to ephemeralOwner, dataLength, then numChildren and pzxid.
 DATA_FIELDS = struct.Struct(">8sq8sqi16si12s")
 #: Those of them that a setData keeps, and the version.
@@ -57,43 +56,43 @@ def data_of(node: bytes) -> bytes:
 
 def version_of(node: bytes) -> int:
     """The count of data changes."""
-    value: int = _INT.unpack_from(node, len(node) - _VERSION_AT)[0]
+    value: int = INT.unpack_from(node, len(node) - _VERSION_AT)[0]
     return value
 
 
 def aversion_of(node: bytes) -> int:
     """The count of ACL changes."""
-    value: int = _INT.unpack_from(node, len(node) - _AVERSION_AT)[0]
+    value: int = INT.unpack_from(node, len(node) - _AVERSION_AT)[0]
     return value
 
 
 def owner_of(node: bytes) -> int:
     """The id of the session that an ephemeral belongs to, or NO_OWNER."""
-    value: int = _LONG.unpack_from(node, len(node) - _OWNER_AT)[0]
+    value: int = LONG.unpack_from(node, len(node) - _OWNER_AT)[0]
     return value
 
 
 def mtime_of(node: bytes) -> int:
     """When the data was last changed, in ms since the epoch."""
-    value: int = _LONG.unpack_from(node, len(node) - _MTIME_AT)[0]
+    value: int = LONG.unpack_from(node, len(node) - _MTIME_AT)[0]
     return value
 
 
 def czxid_of(node: bytes) -> int:
     """The zxid that created it."""
-    value: int = _LONG.unpack_from(node, len(node) - STAT_BYTES)[0]
+    value: int = LONG.unpack_from(node, len(node) - STAT_BYTES)[0]
     return value
 
 
 def mzxid_of(node: bytes) -> int:
     """The zxid of the last change of the data."""
-    value: int = _LONG.unpack_from(node, len(node) - _MZXID_AT)[0]
+    value: int = LONG.unpack_from(node, len(node) - _MZXID_AT)[0]
     return value
 
 
 def pzxid_of(node: bytes) -> int:
     """The zxid of the last creation or deletion of a child."""
-    value: int = _LONG.unpack_from(node, len(node) - _PZXID_AT)[0]
+    value: int = LONG.unpack_from(node, len(node) - _PZXID_AT)[0]
     return value
 
 
@@ -116,17 +115,17 @@ def with_data(node: bytes, data: bytes, zxid: int, time_ms: int) -> bytes:
 
 def with_data_unnoticed(node: bytes, data: bytes) -> bytes:
     """The znode with other data but the versions, zxids and times that it had. `data` is an encoded buffer."""
-    return data + node[-STAT_BYTES:-_DATA_LENGTH_AT] + _INT.pack(len(data) - 4) + node[-_NUM_CHILDREN_AT:]
+    return data + node[-STAT_BYTES:-_DATA_LENGTH_AT] + INT.pack(len(data) - 4) + node[-_NUM_CHILDREN_AT:]
 
 
 def with_version(node: bytes, version: int) -> bytes:
     """The znode with another count of data changes."""
-    return node[:-_VERSION_AT] + _INT.pack(version) + node[-_CHILD_FIELDS_AT:]
+    return node[:-_VERSION_AT] + INT.pack(version) + node[-_CHILD_FIELDS_AT:]
 
 
 def with_next_aversion(node: bytes) -> bytes:
     """The znode after a setACL."""
-    return node[:-_AVERSION_AT] + _INT.pack(next_version(aversion_of(node))) + node[-_OWNER_AT:]
+    return node[:-_AVERSION_AT] + INT.pack(next_version(aversion_of(node))) + node[-_OWNER_AT:]
 
 
 def with_child_created(node: bytes, zxid: int) -> bytes:

@@ -34,7 +34,7 @@ TRANSACTION_BYTES = 1 << 20
 FIRST_MAP_BYTES = 1 << 30
 #: The file that LMDB keeps everything in.
 DATA_FILE = "data.mdb"
-_TABLES_LIMIT = 64
+TABLES_LIMIT = 64
 _READERS_LIMIT = 16
 
 _KEY_LENGTH = Struct(">I")
@@ -291,7 +291,7 @@ class Checkpoint:
         self._environment = lmdb.open(
             self._path,
             map_size=FIRST_MAP_BYTES,
-            max_dbs=_TABLES_LIMIT,
+            max_dbs=TABLES_LIMIT,
             max_readers=_READERS_LIMIT,
             meminit=False,
             mode=FILE_MODE,

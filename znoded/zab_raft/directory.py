@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from znoded.zab_raft.checksummed import with_checksum, without_checksum
 from znoded.zab_raft.errors import DirectoryError
 from znoded.zab_raft.files import FILE_MODE, Files
+from znoded.zab_raft.peers.identity import CELL_ID_BYTES
 
 FORMAT = 1
-CELL_ID_BYTES = 16
 PID_DIGITS_MOST = 20
 
 

@@ -30,8 +30,8 @@ from znoded.zab_raft.errors import LogDamaged
 
 MAGIC = b"znodelog"
 FORMAT = 1
-COMMAND = 0
-"""The kind of an entry that is a command for the state machine; a lone member has no other. See `core.EntryKind`."""
+#: The kind of an entry that is a command for the state machine; a lone member has no other.
+COMMAND = int(EntryKind.COMMAND)
 KINDS = frozenset(map(int, EntryKind))
 
 _HEADER_START = Struct(">8sII")

@@ -14,12 +14,11 @@ from typing import Any
 import lmdb
 
 from znoded.jute.primitives import JuteError
-from znoded.zab_raft.checkpoint import FIRST_MAP_BYTES, CheckpointSource
+from znoded.zab_raft.checkpoint import FIRST_MAP_BYTES, TABLES_LIMIT, CheckpointSource
 from znoded.zab_raft.files import FILE_MODE, Files
 from znoded.zab_raft.increment import give_way
 from znoded.zab_raft.peers.snapshot_wire import decode_chunk
 
-_TABLES_LIMIT = 64
 _STAMP = Struct(">QQ16s")
 _PROGRESS = b"progress of a snapshot on its way in"
 _STAMP_KEY, _TABLE_KEY, _KEY_KEY = b"stamp", b"table", b"key"
@@ -89,7 +88,7 @@ class IncomingState:
 
     def _open(self) -> None:
         self._environment = lmdb.open(
-            self._path, map_size=FIRST_MAP_BYTES, max_dbs=_TABLES_LIMIT, meminit=False, mode=FILE_MODE
+            self._path, map_size=FIRST_MAP_BYTES, max_dbs=TABLES_LIMIT, meminit=False, mode=FILE_MODE
         )
 
     def _begin_anew(self, stamp: bytes) -> None:
