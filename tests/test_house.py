@@ -9,6 +9,7 @@ import ast
 import configparser
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,22 @@ def test_no_regular_expression_has_a_possessive_group(path: Path) -> None:
     texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
     patterns = [text.decode("latin-1") if isinstance(text, bytes) else text for text in texts]
     assert [text for text in patterns if isinstance(text, str) and POSSESSIVE_GROUP.search(text)] == []
+
+
+@pytest.mark.parametrize("path", named(SOURCES))
+def test_what_an_assignment_is_for_stands_in_front_of_it(path: Path) -> None:
+    bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(path.read_text()))]
+    behind = [
+        f"line {statement.lineno}"
+        for body in bodies
+        if isinstance(body, list)
+        for assignment, statement in pairwise(body)
+        if isinstance(assignment, ast.Assign | ast.AnnAssign)
+        and isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    ]
+    assert not behind, "a comment `#:` in front is how it is done"
 
 
 def test_no_file_holds_a_path_of_some_machine_or_unfinished_work() -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from znoded.zab_raft.cell.server_lines import Member, split_address
 
+#: More than the second after which a lost packet of a connection is sent again.
 TIMEOUT_S = 3.0
-"""More than the second after which a lost packet of a connection is sent again."""
 ANSWER_BYTES_MOST = 1 << 14
 _MODE = re.compile(rb"^Mode: (\S+)$", re.MULTILINE)
 

@@ -42,8 +42,8 @@ class Client:
         self.line: Line | None = None
         self.answered = 0
         self.sessions = 0
+        #: How many writes its present session has sent.
         self.writes_sent = 0
-        """How many writes its present session has sent."""
         self.wants_to_close = False
         self._password = bytes(16)
         self._last_zxid = 0

@@ -43,8 +43,8 @@ class Line:
         self.machine_number = machine_number
         self.connection = NumberedConnection(member, number)
         self.stalled_until_s = 0.0
+        #: Nothing of what is sent either way arrives any more, and nobody is told.
         self.is_silent = False
-        """Nothing of what is sent either way arrives any more, and nobody is told."""
         self.is_given_up = False
         self.touched: Callable[[], None] = lambda: None
         self._name = f"line {number}"

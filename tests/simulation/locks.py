@@ -38,12 +38,12 @@ from znoded.recipes.names import own, predecessor, prefixes
 from znoded.recipes.tenure import Standing, Tenure
 
 WORKERS = 3
+#: Clients with smaller numbers are those of every simulation.
 FIRST_WORKER = 10
-"""Clients with smaller numbers are those of every simulation."""
 LASTS_S = 25.0
 CELL_TROUBLE_S = 1.0
+#: Between two of each, on an average.
 WORKER_TROUBLE_S = 0.3
-"""Between two of each, on an average."""
 POLL_S = 0.03
 GRACE_S = 45.0
 LATENCY_S = 0.002
@@ -67,17 +67,17 @@ class Worker(Client):
         super().__init__(simulation, number, is_serializable=False, is_admin=False)
         self.phase = Phase.OUTSIDE
         self.paused_until_s = 0.0
+        #: What came for it while it was paused, in order.
         self._put_off: deque[Callable[[], None]] = deque()
-        """What came for it while it was paused, in order."""
         self._locks = simulation
+        #: The session timeout that the member gave.
         self._granted_s = 0.0
-        """The session timeout that the member gave."""
         self._own_id = ""
         self._node = b""
         self._token = 0
         self._tenure: Tenure | None = None
+        #: The request about the lock that is under way, and when it was sent.
         self._asked: tuple[Call, float] | None = None
-        """The request about the lock that is under way, and when it was sent."""
 
     @property
     def is_paused(self) -> bool:
@@ -255,8 +255,8 @@ class LockSimulation(Simulation):
         super().__init__(seed, directory, show)
         self.plain, self.guarded = PlainNumber(), GuardedNumber()
         self.workers = [Worker(self, FIRST_WORKER + number) for number in range(WORKERS)]
+        #: In the order in which the lock was got.
         self._tokens: list[int] = []
-        """In the order in which the lock was got."""
         self._tenures: list[Tenure] = []
         self._unrest = random.Random(f"{seed} workers")
         self.world.at(1.0, "workers", self._start_workers)

@@ -96,10 +96,10 @@ class Machine:
         self.log_thread: WorldLogThread | None = None
         self.peers: WorldPeers
         self.voter: Voter | None = None
+        #: When something last happened to it, or to its connections to others.
         self.trouble_s = 0.0
-        """When something last happened to it, or to its connections to others."""
+        #: When it went on after a long pause, or began.
         self.resumed_s = 0.0
-        """When it went on after a long pause, or began."""
         self.leads_since_s = 0.0
         self.leader: tuple[int, int] = (0, 0)
         self.leader_since_s = 0.0

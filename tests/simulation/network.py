@@ -57,10 +57,10 @@ class Network:
         self.ends: dict[int, WorldPeers] = {}
         self.sent = sent
         self.received = received
+        #: What each member keeps on its disk: the first incarnation that it saw of each raft id.
         self.incarnations: dict[int, dict[int, bytes]] = {}
-        """What each member keeps on its disk: the first incarnation that it saw of each raft id."""
+        #: When a way was last cut or opened, or a connection lost.
         self.trouble_s = 0.0
-        """When a way was last cut or opened, or a connection lost."""
         self._directory = directory
         self._snapshots = itertools.count(1)
 

@@ -18,8 +18,8 @@ class Probes:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
+        #: What a member lacks that was asked; None: it has yet to say.
         self._told: dict[int, str | None] = {}
-        """What a member lacks that was asked; None: it has yet to say."""
 
     def all_ready(self) -> bool:
         """Each member that runs has said so."""

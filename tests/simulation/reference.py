@@ -122,8 +122,8 @@ class Reference:
         """`admitted` is told of each command of a client that was taken, `ended` of each session's end."""
         self.steps: dict[int, Step] = {}
         self.last = 0
+        #: Path -> the zxid and event type of each event, in order.
         self.changes_of: dict[bytes, list[tuple[int, int]]] = {}
-        """Path -> the zxid and event type of each event, in order."""
         self.changes: list[tuple[int, int, bytes]] = []
         self.ended: set[int] = set()
         self._admitted = admitted

@@ -59,8 +59,8 @@ class Sent:
 class Simulation:
     """One run. Equal seeds give equal runs, byte for byte."""
 
+    #: What shows a run again.
     module = "tests.simulation"
-    """What shows a run again."""
 
     def __init__(self, seed: int, directory: Path, show: bool = False) -> None:
         self.seed = seed
@@ -68,30 +68,30 @@ class Simulation:
         self.world = World(seed, show)
         self.chance = self.world.chance
         self.trouble = self._drawn_trouble()
+        #: How often the run came to what it is meant to try.
         self.reached: Counter[str] = Counter()
-        """How often the run came to what it is meant to try."""
         self.last_words = ""
+        #: The greatest zxid that a client saw the effect of.
         self.visible = 0
-        """The greatest zxid that a client saw the effect of."""
         self.calls: list[Call] = []
         self.voters = Voters()
         self.history = History(cast(Any, SimpleNamespace(members=self.voters)))
         self.reference = Reference(self._admitted, self._session_ended)
         self.sessions = SessionWitness(self)
         self.network = Network(self.world, directory, self._frame_sent, self._frame_received)
+        #: The clients ask for nothing more by themselves.
         self.is_quiet = False
-        """The clients ask for nothing more by themselves."""
         self._place = 0
         self._line_count = 0
         self._lines: dict[Line, int] = {}
+        #: By session and attach.
         self._sent: dict[tuple[int, int], Sent] = {}
-        """By session and attach."""
         self._sent_of_line: dict[Line, Sent] = {}
         self._last_ordinal: dict[int, int] = {}
         self._sequential: set[bytes] = set()
         self._configs: dict[int, Config] = {}
+        #: The members in the configuration of those that were wiped: who wipes one writes down who is there now.
         self._tables: dict[int, dict[int, str]] = {}
-        """The members in the configuration of those that were wiped: who wipes one writes down who is there now."""
         self._is_calm = False
         self._removed: set[int] = set()
         founding = range(1, self.trouble.members + self.trouble.learners + 1)

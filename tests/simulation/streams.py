@@ -95,8 +95,8 @@ class Watcher:
         self.chance = random.Random(f"{simulation.seed} {number}")
         self.after = 0
         self.told: list[Told] = []
+        #: Behind the first revision and up to the second, the history was gone.
         self.gaps: list[tuple[int, int]] = []
-        """Behind the first revision and up to the second, the history was gone."""
         self.connection: Connection | None = None
         self.world.at(self.chance.random(), self.name, self._look)
 

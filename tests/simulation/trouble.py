@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+#: The least session timeout is two ticks, the greatest twenty.
 TICK_MS = 400
-"""The least session timeout is two ticks, the greatest twenty."""
 HEARTBEAT_MS = 100
 ELECTION_MS = 400
 

@@ -38,8 +38,8 @@ class WatchBook:
         self._armed: dict[tuple[WatchKind, bytes], int] = {}
         self._received: Counter[tuple[int, int, bytes]] = Counter()
         self._made_up: set[bytes] = set()
+        #: Of which it was told, though nothing happened: a member whose history is too short cannot know.
         self._unfounded: dict[bytes, str] = {}
-        """Of which it was told, though nothing happened: a member whose history is too short cannot know."""
         self._newest_event = 0
         self._checked = 0
         self._rearmed_from: int | None = None

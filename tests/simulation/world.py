@@ -38,16 +38,16 @@ class World:
     def __init__(self, seed: int, show: bool = False) -> None:
         self.chance = random.Random(seed)
         self.now_s = 0.0
+        #: Whose event it is; None: one of the network, the clients or the trouble.
         self.current: Process | None = None
-        """Whose event it is; None: one of the network, the clients or the trouble."""
         self.event_count = 0
+        #: What the product itself found wrong with it.
         self.fault = ""
-        """What the product itself found wrong with it."""
         self.digest = hashlib.blake2b(digest_size=16)
         self.trace: deque[str] = deque(maxlen=None if show else TRACE_LINES_SHOWN)
         self._show = show
+        #: By their time, and then by when they were planned.
         self._events: list[tuple[float, int, Event]] = []
-        """By their time, and then by when they were planned."""
 
     def at(self, delay_s: float, label: str, call: Callable[[], object]) -> Event:
         """Have something happen later."""

@@ -11,8 +11,8 @@ from twisted.web.http import INTERNAL_SERVER_ERROR, Request
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
+#: Makes a backup beside the data directory; fires with its path.
 BackUp = Callable[[], Deferred[str]]
-"""Makes a backup beside the data directory; fires with its path."""
 Answer = dict[str, str | None]
 
 

@@ -10,8 +10,8 @@ from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
+#: Fires soon, with what keeps the member from answering clients; empty if nothing does.
 LookAtReadiness = Callable[[], Deferred[str]]
-"""Fires soon, with what keeps the member from answering clients; empty if nothing does."""
 
 
 class Health(Resource):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
 
+#: The numbers of the member that is asked and of the leader (0: none is known), the term, a mapping for each member.
 AskMembers = Callable[[], Mapping[str, object]]
-"""The numbers of the member that is asked and of the leader (0: none is known), the term, a mapping for each member."""
 
 
 class Members(Resource):

@@ -133,8 +133,8 @@ class Client:
         """Wait for a lock. Raises ApiError lock_timeout; leaves nothing in line behind when it is cancelled."""
         return await acquire(self, session, lock, timeout_s, value, acl)
 
+    #: An election is a lock whose holder leads; its token is the epoch, its value what observers are told.
     campaign = lock
-    """An election is a lock whose holder leads; its token is the epoch, its value what observers are told."""
 
     async def check_fence(self, lock: str, token: int) -> bool:
         """Whether the lock is held with this token now."""

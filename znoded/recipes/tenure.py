@@ -18,12 +18,12 @@ SILENCE = 1 / 2
 class Standing(Enum):
     """What a holder is told."""
 
+    #: The lock is held.
     SAFE = "safe"
-    """The lock is held."""
+    #: Contact is lost and the grace is running: hold still. SAFE or LOST follows.
     JEOPARDY = "jeopardy"
-    """Contact is lost and the grace is running: hold still. SAFE or LOST follows."""
+    #: The lock is not held any more. This is final.
     LOST = "lost"
-    """The lock is not held any more. This is final."""
 
 
 class Tenure:

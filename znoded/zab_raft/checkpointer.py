@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 _log = Logger()
 
+#: An increment of so many changes took memory that the next ones will not need.
 LARGE_ITEMS = 50_000
-"""An increment of so many changes took memory that the next ones will not need."""
 
 
 def checkpoint_pool() -> ThreadPool:

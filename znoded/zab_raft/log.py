@@ -24,10 +24,10 @@ from znoded.zab_raft.segment import (
 )
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: How much of the next segment is filled with zeros in one step, between two batches.
 FILL_BYTES = 1 << 19
-"""How much of the next segment is filled with zeros in one step, between two batches."""
+#: On a full disk, a log that is begun makes do with less room than a segment's: with one of these parts of it.
 ROOM_PARTS = (2, 4, 8, 16)
-"""On a full disk, a log that is begun makes do with less room than a segment's: with one of these parts of it."""
 
 
 @dataclass(frozen=True, slots=True)

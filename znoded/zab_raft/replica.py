@@ -28,14 +28,14 @@ from znoded.zab_raft.recovery import Recovery
 from znoded.zab_raft.state_machine import StateMachine
 from znoded.zab_raft.storage_options import StorageOptions
 
+#: A batch is closed when its commands have this many bytes: it is applied in one go, and everybody waits for that.
 BATCH_BYTES_LIMIT = 1 << 20
-"""A batch is closed when its commands have this many bytes: it is applied in one go, and everybody waits for that."""
 
+#: So many commands may wait while the disk is full.
 ATTACHES_LIMIT = 1_000
-"""So many commands may wait while the disk is full."""
 
+#: From so many on, a batch that finds the disk idle is halved: one half is applied while the other becomes durable.
 HALVED_COMMANDS = 16
-"""From so many on, a batch that finds the disk idle is halved: one half is applied while the other becomes durable."""
 
 
 class Replica:

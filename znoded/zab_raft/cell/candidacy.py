@@ -7,10 +7,10 @@ from typing import Any
 
 from znoded.zab_raft.log_thread import Reactor
 
+#: The others have to have noticed the leader's end, too: before, they refuse their votes.
 FIRST_DELAY_S = 0.005
-"""The others have to have noticed the leader's end, too: before, they refuse their votes."""
+#: How much later than the one before it each member stands: enough for an election among members that are near.
 RANK_DELAY_S = 0.05
-"""How much later than the one before it each member stands: enough for an election among members that are near."""
 ROUNDS = 3
 
 

@@ -56,16 +56,16 @@ from znoded.zab_raft.peers.wire import FrameKind
 _log = Logger()
 
 READIES_IN_TURN = 4
+#: What is more, or comes later, is done in the next turn, so that others have theirs: a member that applies a long log
+#: still answers heartbeats and probes.
 TURN_S = 0.02
-"""What is more, or comes later, is done in the next turn, so that others have theirs: a member that applies a long log
-still answers heartbeats and probes."""
+#: A leader whose disk is full hands over again after so many election timeouts: the first time may have failed, or it
+#: became leader only later. Not sooner: another one's disk may be full, too. One whose disk has been at the same write
+#: for so long hands over as well.
 BAD_DISK_ELECTIONS = 5
-"""A leader whose disk is full hands over again after so many election timeouts: the first time may have failed, or it
-became leader only later. Not sooner: another one's disk may be full, too. One whose disk has been at the same write for
-so long hands over as well."""
 
+#: Make the connections of a member, given who it is, its data directory and whom to tell.
 MakePeers = Callable[[Identity, str, PeerHandler], Peers]
-"""Make the connections of a member, given who it is, its data directory and whom to tell."""
 MakeLogThread = Callable[..., LogThread]
 
 

@@ -9,8 +9,8 @@ from znoded.zab_raft.core.options import Options
 from znoded.zab_raft.peers.founding import Table
 from znoded.zab_raft.storage_options import StorageOptions
 
+#: About how much is applied in one go, which takes some milliseconds: everybody waits for that.
 APPLYING_BYTES = 1 << 17
-"""About how much is applied in one go, which takes some milliseconds: everybody waits for that."""
 
 
 @dataclass(frozen=True, slots=True)

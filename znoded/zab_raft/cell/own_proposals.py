@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+#: The leader has about so much that is not applied yet. The way there holds more, or all that waited for a leader would
+#: break the connection as soon as there is one, again and again.
 GIVEN_BYTES_LIMIT = 16 << 20
-"""The leader has about so much that is not applied yet. The way there holds more, or all that waited for a leader would
-break the connection as soon as there is one, again and again."""
 
 
 class ChangeRequest(NamedTuple):

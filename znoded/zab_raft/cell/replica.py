@@ -21,8 +21,8 @@ from znoded.zab_raft.errors import CellAbandoned, CheckpointFailed
 from znoded.zab_raft.peers.founding import Welcome
 from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
 
+#: How long a member that stops waits for its proposals, and then for another leader.
 STOP_PATIENCE_S = 2.0
-"""How long a member that stops waits for its proposals, and then for another leader."""
 
 
 class CellReplica(CellDriver):

@@ -40,8 +40,8 @@ from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.peers.identity import CELL_ID_BYTES
 
+#: More entries than the survivor can have missed: 250 days of 50,000 a second.
 INDEX_LEAP = 1 << 40
-"""More entries than the survivor can have missed: 250 days of 50,000 a second."""
 
 
 class SurvivingMachine(Protocol):

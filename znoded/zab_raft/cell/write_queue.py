@@ -9,8 +9,8 @@ from znoded.zab_raft.cell.log import Readies
 from znoded.zab_raft.core.node import Ready
 from znoded.zab_raft.log import Batch
 
+#: Records given to the log thread and not durable: the disk has the next one when one is done, the rest is joined.
 WRITES_UNDER_WAY = 2
-"""Records given to the log thread and not durable: the disk has the next one when one is done, the rest is joined."""
 
 
 class WriteQueue:

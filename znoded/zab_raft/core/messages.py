@@ -11,22 +11,22 @@ from typing import NamedTuple
 
 from znoded.zab_raft.core.configuration import Configuration
 
+#: No member: no vote given, no leader known.
 NOBODY = 0
-"""No member: no vote given, no leader known."""
 
+#: What an entry takes beside its data, in a message as in a log; only limits count with it.
 ENTRY_OVERHEAD_BYTES = 32
-"""What an entry takes beside its data, in a message as in a log; only limits count with it."""
 
 
 class EntryKind(IntEnum):
     """What an entry is for."""
 
+    #: For the state machine.
     COMMAND = 0
-    """For the state machine."""
+    #: A `conf_change.ConfChange`, encoded.
     CONFIGURATION = 1
-    """A `conf_change.ConfChange`, encoded."""
+    #: The first entry of a leader; it has no data.
     TERM_START = 2
-    """The first entry of a leader; it has no data."""
 
 
 class Entry(NamedTuple):

@@ -9,12 +9,12 @@ from znoded.zab_raft.core.inflights import Inflights
 
 
 class Mode(Enum):
+    #: One append at a time, to find the place where the logs match.
     PROBE = "probe"
-    """One append at a time, to find the place where the logs match."""
+    #: Appends follow each other unasked, as far as the window allows.
     REPLICATE = "replicate"
-    """Appends follow each other unasked, as far as the window allows."""
+    #: Nothing is sent: a snapshot is under way.
     SNAPSHOT = "snapshot"
-    """Nothing is sent: a snapshot is under way."""
 
 
 class Progress:

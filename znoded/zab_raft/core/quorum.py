@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
+#: What an empty half agrees to: it never holds the other one up.
 EVERYTHING = 1 << 62
-"""What an empty half agrees to: it never holds the other one up."""
 
 
 class VoteResult(Enum):

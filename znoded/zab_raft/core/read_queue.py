@@ -25,8 +25,8 @@ class ReadQueue:
 
     def __init__(self, most_waiting: int) -> None:
         self.position = 0
+        #: What the round in flight is to see.
         self.index = 0
-        """What the round in flight is to see."""
         self._most_waiting = most_waiting
         self._in_flight: list[Read] = []
         self._collecting: list[Read] = []

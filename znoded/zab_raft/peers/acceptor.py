@@ -14,8 +14,8 @@ from znoded.zab_raft.peers.gate import Gate
 from znoded.zab_raft.peers.handshake import NONCE_BYTES, Accepting, Hello, Mistrusted, verdict
 from znoded.zab_raft.peers.refusal_log import RefusalLog
 
+#: Connections whose handshake is not done, in all.
 STRANGERS_LIMIT = 64
-"""Connections whose handshake is not done, in all."""
 STRANGERS_PER_HOST = 16
 
 

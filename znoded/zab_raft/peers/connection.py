@@ -16,9 +16,9 @@ from znoded.zab_raft.peers.handshake import HANDSHAKE_BYTES_LIMIT, Mistrusted, R
 from znoded.zab_raft.peers.outlet import Outlet, outlet_for
 
 HANDSHAKE_TIMEOUT_S = 5.0
+#: A connection whose bytes are not acknowledged for so long is given up: after a cut, TCP itself would try again only
+#: after as long as the cut had lasted.
 UNACKNOWLEDGED_MS = 5_000
-"""A connection whose bytes are not acknowledged for so long is given up: after a cut, TCP itself would try again only
-after as long as the cut had lasted."""
 
 
 class DelayedCall(Protocol):

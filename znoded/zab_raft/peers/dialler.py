@@ -20,8 +20,8 @@ from znoded.zab_raft.peers.refusal_log import RefusalLog
 
 CONNECT_TIMEOUT_S = 1.0
 
+#: Connects a protocol of the factory to "host:port", and fires with it.
 Connect = Callable[[str, Factory], Deferred[Any]]
-"""Connects a protocol of the factory to "host:port", and fires with it."""
 
 
 def connector(reactor: Any, tls: IOpenSSLClientConnectionCreator | None) -> Connect:

@@ -25,10 +25,10 @@ from znoded.zab_raft.peers.founding import (
 from znoded.zab_raft.peers.handshake import Purpose
 from znoded.zab_raft.peers.identity import NO_RAFT_ID
 
+#: A round ends when all have answered or cannot be reached, or at the latest after so long.
 ROUND_S = 2.0
-"""A round ends when all have answered or cannot be reached, or at the latest after so long."""
+#: Between rounds, and up to as much again.
 PAUSE_S = 0.2
-"""Between rounds, and up to as much again."""
 
 log = Logger()
 

@@ -22,8 +22,8 @@ from znoded.jute.primitives import JuteError, Reader, encode_buffer
 from znoded.zab_raft.peers.identity import Identity
 
 FORMAT = 1
+#: No payload of a handshake is longer.
 HANDSHAKE_BYTES_LIMIT = 1024
-"""No payload of a handshake is longer."""
 NONCE_BYTES = 32
 ADDRESS_BYTES_LIMIT = 300
 REASON_BYTES_LIMIT = 400
@@ -41,8 +41,8 @@ class Purpose(IntEnum):
 
     FRAMES = 1
     SNAPSHOT = 2
+    #: A blank member asks for its cell.
     ENTER = 3
-    """A blank member asks for its cell."""
 
 
 class Refused(Exception):

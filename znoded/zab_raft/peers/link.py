@@ -18,8 +18,8 @@ log = Logger()
 QUEUE_BYTES_LIMIT = 32 << 20
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+#: Nothing flows back on a connection for frames.
 ANSWER_BYTES_LIMIT = 1024
-"""Nothing flows back on a connection for frames."""
 
 
 class LinkEvents(Protocol):

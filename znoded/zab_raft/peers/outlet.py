@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IPullProducer, IPushProducer
 from twisted.internet.tcp import Connection as TcpConnection
 from zope.interface import implementer
 
+#: About so much is handed to the transport at once when it has room again.
 FLUSH_BYTES = 1 << 20
-"""About so much is handed to the transport at once when it has room again."""
 
 
 class Outlet:

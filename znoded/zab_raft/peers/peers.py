@@ -44,8 +44,8 @@ from znoded.zab_raft.peers.snapshot_send import SnapshotSource, SnapshotStream
 from znoded.zab_raft.peers.wire import FRAME_BYTES_LIMIT, FrameKind, FrameRecord, decode_frame, encode_frame
 
 ANSWERS_BYTES_LIMIT = 1024
+#: Members that dialled here and are not known yet, to which there is a link.
 NEWCOMERS_LIMIT = 16
-"""Members that dialled here and are not known yet, to which there is a link."""
 SENDING_THREADS = 2
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 PERIOD_S = 60.0
+#: Of a period.
 LINES_LIMIT = 50
-"""Of a period."""
 
 log = Logger()
 

@@ -27,15 +27,15 @@ from znoded.zab_raft.peers.snapshot_wire import (
     part_of,
 )
 
+#: About so much is in a chunk.
 CHUNK_BYTES = 256 << 10
-"""About so much is in a chunk."""
+#: So many chunks may be on their way and not stored yet.
 WINDOW_CHUNKS = 16
-"""So many chunks may be on their way and not stored yet."""
 SLICE_ITEMS = 128
 ANSWER_BYTES_LIMIT = 4096
 QUEUE_BYTES_LIMIT = 64 << 20
+#: Without a sign of progress.
 GIVE_UP_S = 20.0
-"""Without a sign of progress."""
 
 log = Logger()
 

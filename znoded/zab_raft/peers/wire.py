@@ -33,21 +33,21 @@ from znoded.zab_raft.core.messages import (
     VoteResponse,
 )
 
+#: No frame, without its length, is longer.
 FRAME_BYTES_LIMIT = 16 << 20
-"""No frame, without its length, is longer."""
 
 
 class FrameKind(IntEnum):
     """What a frame carries, and so the type of its record."""
 
+    #: A message of the core.
     RAFT = 1
-    """A message of the core."""
+    #: A `Forward`: commands for the leader to propose.
     FORWARD = 2
-    """A `Forward`: commands for the leader to propose."""
+    #: A `Change`: one change of the membership for the leader to propose.
     CHANGE = 3
-    """A `Change`: one change of the membership for the leader to propose."""
+    #: Bytes, for the leader's state machine.
     TELL = 4
-    """Bytes, for the leader's state machine."""
 
 
 class Forward(NamedTuple):
@@ -72,8 +72,8 @@ _ID = Struct(">Q")
 _APPEND = Struct(">6QI")
 _SNAPSHOT = Struct(">5Q")
 _CONFIGURATION = Struct(">?Q")
+#: Of the frame's kind and the message's code.
 _CODE_BYTES = 2
-"""Of the frame's kind and the message's code."""
 _APPEND_END = _CODE_BYTES + _APPEND.size
 _ENTRY_LEAST_BYTES = 13
 _RAFT = FrameKind.RAFT
