@@ -103,6 +103,11 @@ class TestSynced:
         )  # fmt: skip
         assert found == {1, 2, 6}
 
+    def test_who_has_more_than_is_committed_lacks_nothing(self) -> None:
+        """Under load much is on its way to all members, and none of them is behind for that."""
+        many = 10 * CAUGHT_UP_ENTRIES
+        assert synced({1: progress(many), 2: progress(0)}, 0, lambda _raft_id: True) == {1, 2}
+
 
 @given(st.lists(st.tuples(st.sets(st.integers(1, 6)), st.sets(st.integers(1, 6)), st.booleans()), max_size=8))
 def test_any_row_of_changes_leads_the_core_to_the_roster(rows: list[tuple[set[int], set[int], bool]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import lmdb
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
@@ -345,6 +346,26 @@ def test_a_state_that_outgrows_its_map_gets_a_larger_one(tmp_path: Path, monkeyp
     again = IncomingState(str(tmp_path), 40, 3, bytes(16))
     assert again.key == b"/7"
     again.close()
+
+
+def test_a_member_that_can_store_nothing_is_given_up(
+    loop: Loop, pair: tuple[Member, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says each time from where on it wants the state, which is no progress."""
+
+    def full(_state: IncomingState, _payloads: object) -> None:
+        raise lmdb.DiskError("No space left on device")
+
+    leader, _lagging = pair
+    monkeypatch.setattr("znoded.zab_raft.peers.snapshot_send.GIVE_UP_S", 0.5)
+    monkeypatch.setattr(IncomingState, "write", full)
+    checkpoint = filled(tmp_path / "state", nodes=1)
+    source = CountingSource(checkpoint.source())
+    with capturedLogs():
+        leader.peers.send_snapshot(message(checkpoint), source)
+        loop.run_until(lambda: delivered(leader))
+    assert delivered(leader) == [False]
+    assert source.closed
 
 
 @pytest.mark.parametrize(

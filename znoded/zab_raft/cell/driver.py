@@ -352,7 +352,7 @@ class CellDriver:
     def _synced(self) -> frozenset[int]:
         """The members that are there and up to date, as this leader knows."""
         node = self._running
-        return synced(node.progress, node.last_index, self._is_connected)
+        return synced(node.progress, node.committed_index, self._is_connected)
 
     def _look_at_leader(self, node: Node) -> None:
         if (node.leader, node.term) == self._told_leader:

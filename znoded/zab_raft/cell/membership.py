@@ -43,12 +43,12 @@ def promotion(roster: Roster, configuration: Configuration, synced: Collection[i
     return ConfChange.of(Step(StepKind.ADD_VOTER, min(due))) if due else None
 
 
-def synced(progress: Mapping[int, Progress], last_index: int, connected: Callable[[int], bool]) -> frozenset[int]:
+def synced(progress: Mapping[int, Progress], committed_index: int, connected: Callable[[int], bool]) -> frozenset[int]:
     """The members that a leader finds connected and up to date. `connected` is asked of itself too."""
     return frozenset(
         member
         for member, each in progress.items()
-        if connected(member) and each.mode is not Mode.SNAPSHOT and _lag(each, last_index) <= CAUGHT_UP_ENTRIES
+        if connected(member) and each.mode is not Mode.SNAPSHOT and _lag(each, committed_index) <= CAUGHT_UP_ENTRIES
     )
 
 
@@ -77,7 +77,7 @@ def statuses(
     roster: Roster,
     configuration: Configuration,
     progress: Mapping[int, Progress],
-    last_index: int,
+    committed_index: int,
     leader: int,
     connected: Callable[[int], bool],
 ) -> list[MemberStatus]:
@@ -98,8 +98,8 @@ def statuses(
             leads=raft_id == leader,
             connected=connected(raft_id),
             match_index=progress[raft_id].match_index if raft_id in progress else None,
-            lag_entries=_lag(progress[raft_id], last_index) if raft_id in progress else None,
-            blocks=_blocks(phase, connected(raft_id), progress.get(raft_id), last_index),
+            lag_entries=_lag(progress[raft_id], committed_index) if raft_id in progress else None,
+            blocks=_blocks(phase, connected(raft_id), progress.get(raft_id), committed_index),
         )
         for raft_id, member in (*listed, *leaving.items())
     ]
@@ -115,7 +115,7 @@ def _phase(roster: Roster, configuration: Configuration, raft_id: int) -> str:
     return "joining" if raft_id in roster.voters else "learner"
 
 
-def _blocks(phase: str, connected: bool, progress: Progress | None, last_index: int) -> str:
+def _blocks(phase: str, connected: bool, progress: Progress | None, committed_index: int) -> str:
     if phase == "leaving":
         return "the change ends when a majority of the voters before it and of those after it have stored it"
     if not connected:
@@ -126,9 +126,10 @@ def _blocks(phase: str, connected: bool, progress: Progress | None, last_index: 
         return ""
     if progress.mode is Mode.SNAPSHOT:
         return "takes a snapshot"
-    lag = _lag(progress, last_index)
+    lag = _lag(progress, committed_index)
     return f"catches up: {lag} entries behind" if lag > CAUGHT_UP_ENTRIES else ""
 
 
-def _lag(progress: Progress, last_index: int) -> int:
-    return last_index - progress.match_index
+def _lag(progress: Progress, committed_index: int) -> int:
+    """Of what is committed: what is on its way to all of them is load, and no lag."""
+    return max(0, committed_index - progress.match_index)

@@ -87,7 +87,7 @@ class CellReplica(CellDriver):
         """What this member knows of all, for the operator: at the leader, also how far each one is."""
         node = self._running
         return statuses(
-            self.roster, self.configuration, node.progress, node.last_index, node.leader, self._is_connected
+            self.roster, self.configuration, node.progress, node.committed_index, node.leader, self._is_connected
         )
 
     # ---- life

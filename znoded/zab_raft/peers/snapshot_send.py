@@ -177,7 +177,8 @@ class SnapshotStream:
         if part is Part.POSITION:
             self._seek, self._read_all = decode_position(payload), False
             self._sent = self._stored = 0
-            self._progressed()
+            self._events.snapshot_progressed(self._message.to)
+            self._pump()  # no progress yet: a member that can store nothing gives a position each time
         elif part is Part.STORED:
             self._stored = decode_stored(payload)
             self._progressed()
