@@ -383,7 +383,11 @@ def test_what_a_client_sends_that_does_not_read_is_kept_up_to_a_limit(house: Hou
         xid += 1
         assert xid < 500
     client.transport.unblock()
-    assert client.replies() == [(3, 0), *[(each, -101) for each in range(4, xid)]]
+    replies = client.replies()
+    for _ in range(xid):  # a busy machine takes turns for so many
+        house.clock.advance(0)
+        replies += client.replies()
+    assert replies == [(3, 0), *[(each, -101) for each in range(4, xid)]]
     assert client.transport.producerState == "producing"
 
 

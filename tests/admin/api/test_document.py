@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.admin.api.house import ApiHouse
-from znoded.admin.api import errors, schema
+from znoded.admin.api import dispatch, errors, schema
 from znoded.admin.api.errors import ApiError
 from znoded.jute.errors import ErrorCode
 
@@ -84,6 +84,12 @@ def test_every_refusal_of_the_tree_has_a_name() -> None:
 
 def test_it_is_served(house: ApiHouse) -> None:
     assert house.done("openapi.json") == json.loads(schema.DOCUMENT_BYTES)
+
+
+def test_an_operation_that_nothing_carries_out_is_found_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "DOCUMENT", {"paths": {"/v1/new": {"get": {"operationId": "brand_new"}}}})
+    with pytest.raises(LookupError, match="nothing carries out brand_new"):
+        ApiHouse()
 
 
 def test_what_it_does_not_have_is_not_answered(house: ApiHouse) -> None:

@@ -37,7 +37,7 @@ SUCCESS, CLIENT_GONE, NO_OPERATION = "ok", "client_gone", "none"
 
 
 class Api(Resource):
-    """All paths of the document."""
+    """All paths of the document. Raises LookupError if nothing carries out one of its operations."""
 
     isLeaf = True
 
@@ -48,12 +48,14 @@ class Api(Resource):
         self._feed = site.feed
         self._locks = site.locks
         operations, lock_operations = Operations(self._backend), LockOperations(self._backend, self._locks)
-        by_id = {"openapi": None, "watch": self._watch, "election_observe": self._observe}
+        by_id = {"openapi": self._openapi, "watch": self._watch, "election_observe": self._observe}
         self._routes: dict[str, dict[str, tuple[Schema, Any]]] = {}
         for path, methods in DOCUMENT["paths"].items():
             for method, described in methods.items():
                 name = described["operationId"]
                 act = by_id.get(name) or getattr(operations, name, None) or getattr(lock_operations, name, None)
+                if act is None:
+                    raise LookupError(f"nothing carries out {name}, an operation of the document")
                 self._routes.setdefault(path, {})[method.upper()] = (described, act)
 
     def render(self, request: Any) -> Any:
@@ -66,9 +68,9 @@ class Api(Resource):
                 raise errors.wrong_host()
             described, act = self._route(request)
             operation = described["operationId"]
-            if act is None:
+            if act == self._openapi:
                 self._count(operation, SUCCESS)
-                return _reply(request, DOCUMENT_BYTES)
+                return self._openapi(request)
             host = request.channel.host
             identities = identities_of(request.getHeader(b"authorization"), host, config)
             asked = asked_of(request, described)
@@ -100,6 +102,10 @@ class Api(Resource):
             request.setHeader(b"allow", allowed.encode())
             raise errors.no_such_method(method, allowed)
         return methods[method]
+
+    def _openapi(self, request: Any) -> bytes:
+        """The document, whoever asks for it."""
+        return _reply(request, DOCUMENT_BYTES)
 
     async def _answer(self, request: Any, act: Any, asked: Fields, identities: Identities) -> str:
         """Carry it out and answer: what came of it. It is cancelled when its client is gone, or the member stops."""
