@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.jute.factory import i4, i8, request, string
-from tests.server.harness import OPEN_ACL, Client, House, set_data
+from tests.server.harness import OPEN_ACL, Client, House, create, set_data
 from tests.tree.past import range_at, value_at
 from tests.tree.world import CHANGED, CREATED, DELETED, World
 from znoded.jute.ops import Op
 from znoded.jute.primitives import Reader
+from znoded.server.rearm import TreeAsSeen
 from znoded.tree import history as history_module
 from znoded.tree.acl import SUPER
 from znoded.tree.history import History
 from znoded.tree.options import TreeOptions
 from znoded.tree.tree import Tree
+from znoded.watches.catch_up import NodeZxids
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.peers.incoming_state import IncomingState
 from znoded.zab_raft.peers.snapshot_send import ChunkReader
@@ -216,6 +218,29 @@ def test_a_watch_is_told_what_there_is_now_when_the_disk_does_not_answer(away: t
     house, begin = away
     house.member.tree.history.read_stored = lambda table, key: None
     assert missed(house.client(), begin, b"/many") == [(-1, CHANGED, b"/many")]
+
+
+def test_only_nodes_that_changed_are_looked_at_when_the_history_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    zxids = TreeAsSeen.zxids
+
+    def zxids_of(view: TreeAsSeen, path: bytes) -> NodeZxids | None:
+        looked_at.append(path)
+        return zxids(view, path)
+
+    monkeypatch.setattr(TreeAsSeen, "zxids", zxids_of)
+    house = House()
+    client = house.client()
+    paths = (b"/a", b"/a/b", b"/a/b/set", b"/a/b/same", b"/a/c", b"/a/c/gone", b"/a/d")
+    client.send(*[create(1, path) for path in paths])
+    house.replica.commit()
+    begin = house.member.zxid
+    client.send(set_data(1, b"/a/b/set"), request(1, Op.DELETE, string(b"/a/c/gone"), i4(-1)), create(1, b"/a/d/new"))
+    house.replica.commit()
+    house.member.tree.history.reset(house.member.zxid)
+    expected = {b"/a/b/set": CHANGED, b"/a/c": CHANGED, b"/a/d": CHANGED, b"/a/d/new": CREATED}
+    assert sorted(missed(client, begin, b"/a")) == sorted((-1, kind, path) for path, kind in expected.items())
+    assert sorted(looked_at) == sorted([b"/a", *expected])
 
 
 def test_the_words_tell_how_much_is_kept(away: tuple[House, int]) -> None:

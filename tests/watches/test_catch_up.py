@@ -44,8 +44,9 @@ class View:
     def might_read(self, path: bytes) -> bool | None:
         return None if path in self.unknown else path not in self.hidden
 
-    def descendants(self, path: bytes) -> Iterable[bytes]:
-        return [node for node in sorted(self.nodes) if node.startswith(path.rstrip(b"/") + b"/") and node != path]
+    def changed_below(self, path: bytes, zxid: int) -> Iterable[bytes]:
+        below = [node for node in sorted(self.nodes) if node.startswith(path.rstrip(b"/") + b"/") and node != path]
+        return [node for node in below if max(self.nodes[node]) > zxid]
 
     def may_read(self, path: bytes) -> bool:
         return path not in self.hidden

@@ -11,7 +11,7 @@ from znoded.jute.records import SetWatches2Request
 from znoded.server.replies import notification_frame
 from znoded.tree.acl import Identity, allowed
 from znoded.tree.tree import Tree
-from znoded.tree.znode import czxid_of, mzxid_of, pzxid_of
+from znoded.tree.znode import czxid_of, last_zxid_of, mzxid_of, pzxid_of
 from znoded.watches.catch_up import Change, NodeZxids, catch_up
 
 if TYPE_CHECKING:
@@ -37,14 +37,16 @@ class TreeAsSeen:
         """The changes of these paths and below, others among them; None if they are not all kept, or too many."""
         return self._tree.history.since(zxid, paths, self._identities)
 
-    def descendants(self, path: bytes) -> Iterable[bytes]:
-        """All nodes below a node, parents first."""
-        children = self._tree.children
+    def changed_below(self, path: bytes, zxid: int) -> Iterable[bytes]:
+        """The nodes below that changed after `zxid` or whose children did, parents first."""
+        nodes, children = self._tree.nodes, self._tree.children
         waiting = [path]
         while waiting:
             for child in children.get(waiting.pop(), ()):
-                yield child
-                waiting.append(child)
+                if last_zxid_of(nodes[child]) > zxid:
+                    yield child
+                if child in children:
+                    waiting.append(child)
 
     def may_read(self, path: bytes) -> bool:
         """Whether the node may be read; of one that is gone, whether what is left of its ancestors may."""

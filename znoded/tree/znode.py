@@ -22,6 +22,8 @@ DATA_FIELDS = struct.Struct(">8sq8sqi16si12s")
 KEPT_WITH_DATA = struct.Struct(">8s8x8s8xi16s4x12s")
 # cversion, then aversion to dataLength, numChildren, pzxid
 _CHILD_FIELDS = struct.Struct(">i16siq")
+# mzxid, then ctime to numChildren, pzxid
+_LAST_ZXIDS = struct.Struct(">q44xq")
 _VERSION_AT, _CHILD_FIELDS_AT, _AVERSION_AT, _OWNER_AT = 36, 32, 28, 24
 #: Where an owner lies in a znode's bytes, and what is there when there is none.
 OWNER_SLICE = slice(-_OWNER_AT, -16)
@@ -93,6 +95,12 @@ def mzxid_of(node: bytes) -> int:
 def pzxid_of(node: bytes) -> int:
     """The zxid of the last creation or deletion of a child."""
     value: int = LONG.unpack_from(node, len(node) - _PZXID_AT)[0]
+    return value
+
+
+def last_zxid_of(node: bytes) -> int:
+    """The zxid of the last change of the data, or creation or deletion of a child, if that came later."""
+    value: int = max(_LAST_ZXIDS.unpack_from(node, len(node) - _MZXID_AT))
     return value
 
 

@@ -56,8 +56,8 @@ class TreeView(Protocol):
         Only changes of `paths`, of their children and of what lies below them are asked for; others do no harm.
         """
 
-    def descendants(self, path: bytes) -> Iterable[bytes]:
-        """The paths of all nodes below a node, parents first; none if there is no such node."""
+    def changed_below(self, path: bytes, zxid: int) -> Iterable[bytes]:
+        """The paths of the nodes below one that changed after `zxid` or whose children did, parents first."""
 
     def may_read(self, path: bytes) -> bool:
         """Whether the watcher may read the node now, or, if it is gone, may know that."""
@@ -167,7 +167,7 @@ def _made_up(view: TreeView, zxid: int, persistent: list[bytes], recursive: list
         if node is not None and node.pzxid > zxid:
             events[CHILDREN_CHANGED, path] = None
     for top in recursive:
-        for path in (top, *view.descendants(top)):
+        for path in (top, *view.changed_below(top, zxid)):
             if event_type := _what_became_of(view.zxids(path), zxid, children_count=True):
                 events[event_type, path] = None
     return [Missed(NO_ZXID, event_type, path) for event_type, path in events if view.may_read(path)]
