@@ -32,6 +32,7 @@ class View:
     hidden: set[bytes] = field(default_factory=set)
     unknown: set[bytes] = field(default_factory=set)
     """Of which nobody knows any more who might read them."""
+    looked_below: list[bytes] = field(default_factory=list)
 
     def zxids(self, path: bytes) -> NodeZxids | None:
         return self.nodes.get(path)
@@ -45,6 +46,7 @@ class View:
         return None if path in self.unknown else path not in self.hidden
 
     def changed_below(self, path: bytes, zxid: int) -> Iterable[bytes]:
+        self.looked_below.append(path)
         below = [node for node in sorted(self.nodes) if node.startswith(path.rstrip(b"/") + b"/") and node != path]
         return [node for node in below if max(self.nodes[node]) > zxid]
 
@@ -132,6 +134,34 @@ def test_events_are_made_up_if_nobody_knows_who_might_read_a_watched_node(watche
     view = View({b"/r": NodeZxids(1, 1, 11)}, [(11, DELETED, b"/r/k"), (12, CHANGED, b"/r")], unknown={b"/r/k"})
     assert catch_up(watches, "ann", view, LAST_SEEN, recursive=[b"/r"]) == [Missed(NO_ZXID, CHANGED, b"/r")]
     assert catch_up(watches, "bob", view, LAST_SEEN, persistent=[b"/r"]) == [Missed(12, CHANGED, b"/r")]
+
+
+def test_a_recursive_watch_below_another_has_nothing_looked_at_twice(watches: Watches[str]) -> None:
+    new = NodeZxids(11, 11, 11)
+    view = View(dict.fromkeys((b"/", b"/r", b"/r/k", b"/r/k/l", b"/s"), new), None)
+    paths = [b"/r/k", b"/r", b"/r/gone", b"/s", b""]
+    missed = catch_up(watches, "ann", view, LAST_SEEN, recursive=paths)
+    assert sorted(plain(missed)) == sorted(
+        [(CREATED, path) for path in (b"/r", b"/r/k", b"/r/k/l", b"/s")] + [(DELETED, b"/r/gone"), (DELETED, b"")]
+    )
+    assert view.looked_below == [b"/r", b"/s"]
+    assert len(catch_up(watches, "bob", view, LAST_SEEN, recursive=[b"/r", b"/"])) == 5
+    assert view.looked_below == [b"/r", b"/s", b"/"]
+
+
+def test_a_deep_path_that_is_nowhere_is_caught_up_with_soon(watches: Watches[str]) -> None:
+    began_s = time.process_time()
+    for view in (View(), View(changes=None)):
+        catch_up(watches, "ann", view, LAST_SEEN, recursive=[b"/a" * 500_000])
+    assert time.process_time() - began_s < 1
+
+
+def test_changes_of_deep_nodes_are_caught_up_with_soon(watches: Watches[str]) -> None:
+    view = View(changes=[(11, CREATED, b"/a" * depth) for depth in range(1, 5_000)])
+    began_s = time.process_time()
+    assert catch_up(watches, "ann", view, LAST_SEEN, recursive=[b"/r"]) == []
+    assert len(catch_up(watches, "bob", view, LAST_SEEN, recursive=[b"/a/a"])) == 4_998
+    assert time.process_time() - began_s < 1
 
 
 def test_very_many_recursive_watches_catch_up_with_very_many_changes_soon(watches: Watches[str]) -> None:

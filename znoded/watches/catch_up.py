@@ -132,10 +132,10 @@ def _replay(view: TreeView, zxid: int, persistent: list[bytes], recursive: list[
     changes = view.changes_after(zxid, [*persistent, *recursive])
     if changes is None:
         return _made_up(view, zxid, persistent, recursive)
-    exact, tops = set(persistent), set(recursive)
+    exact, covered = set(persistent), _Covered(recursive)
     missed: list[Missed] = []
     for change_zxid, event_type, path, might_read in changes:
-        if path in exact or (event_type != CHILDREN_CHANGED and _is_at_or_below(path, tops)):
+        if path in exact or (event_type != CHILDREN_CHANGED and path in covered):
             if might_read:
                 missed.append(Missed(change_zxid, event_type, path))
             elif might_read is None:
@@ -143,14 +143,28 @@ def _replay(view: TreeView, zxid: int, persistent: list[bytes], recursive: list[
     return missed
 
 
-def _is_at_or_below(path: bytes, tops: set[bytes]) -> bool:
-    """Whether the path or one of its ancestors is among `tops`. There may be very many of these."""
-    while path not in tops:
-        slash = path.rfind(b"/")
-        if slash <= 0:
-            return b"/" in tops
-        path = path[:slash]
-    return True
+class _Covered:
+    """What lies at or below the paths of recursive watches. There may be very many of them, and very deep znodes.
+
+    What was found of a znode is kept for all that lie below it.
+    """
+
+    def __init__(self, tops: Iterable[bytes]) -> None:
+        self._known = {b"/": False} | dict.fromkeys(tops, True)
+
+    def __contains__(self, path: bytes) -> bool:
+        known = self._known
+        met: list[bytes] = []
+        while path not in known:
+            met.append(path)
+            path = _above(path)
+        found = known[path]
+        known.update(dict.fromkeys(met[1:], found))
+        return found
+
+
+def _above(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0] or b"/"
 
 
 def _made_up(view: TreeView, zxid: int, persistent: list[bytes], recursive: list[bytes]) -> list[Missed]:
@@ -166,10 +180,16 @@ def _made_up(view: TreeView, zxid: int, persistent: list[bytes], recursive: list
             events[event_type, path] = None
         if node is not None and node.pzxid > zxid:
             events[CHILDREN_CHANGED, path] = None
+    covered = _Covered(recursive)
     for top in recursive:
-        for path in (top, *view.changed_below(top, zxid)):
-            if event_type := _what_became_of(view.zxids(path), zxid, children_count=True):
-                events[event_type, path] = None
+        node = view.zxids(top)
+        if event_type := _what_became_of(node, zxid, children_count=True):
+            events[event_type, top] = None
+        # Below another one there is nothing to look at that is not looked at for that. The path of a znode that is not
+        # there may be very long: it is not taken apart.
+        if node is not None and (top == b"/" or _above(top) not in covered):
+            for path in view.changed_below(top, zxid):
+                events[_what_became_of(view.zxids(path), zxid, children_count=True), path] = None
     return [Missed(NO_ZXID, event_type, path) for event_type, path in events if view.may_read(path)]
 
 
