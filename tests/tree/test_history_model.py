@@ -14,7 +14,7 @@ from tests.tree.test_checkpoint_tables import Checkpoint
 from tests.tree.world import CHILDREN, EPHEMERAL, Client, World, create, delete, set_data, world
 from znoded.jute.fields import Record
 from znoded.jute.ops import Op, Perm
-from znoded.tree.acl import Acls
+from znoded.tree.acl import Acls, allowed
 from znoded.tree.history import WIDE, Change
 from znoded.tree.history_block import ChangeKind
 from znoded.tree.history_segment import decode_segment, first_revision
@@ -240,7 +240,7 @@ class HistoryAgainstCopies(RuleBasedStateMachine):
         events = history.since(after, PATHS)
         assert events is not None
         assert [event for event in events if event[1] != CHILDREN] == [
-            (change.revision, change.kind, change.path, True)
+            (change.revision, change.kind, change.path, allowed(change.acl, Perm.READ, ()))
             for change in history.changes(after, self.house.tree.zxid, 1_000_000)
             if change.kind != ChangeKind.ACL_CHANGED
         ]
