@@ -299,9 +299,10 @@ class CellMember(Member):
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         super().apply_batch(first_index, commands)
         if self.cell.leads:
-            sizes = [*map(len, commands)]
             _, least, most = self._proposal_bytes
-            self._proposal_bytes = (sizes[-1], min(sizes if least < 0 else (least, *sizes)), max(most, *sizes))
+            smallest = min(map(len, commands))
+            least = smallest if least < 0 else min(least, smallest)
+            self._proposal_bytes = (len(commands[-1]), least, max(most, max(map(len, commands))))
 
     @staticmethod
     def read_ahead(read_table: ReadTable) -> ReadTable:

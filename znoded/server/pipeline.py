@@ -59,11 +59,12 @@ NOTHING: frozenset[int] = frozenset()
 #: What a member that is cut off from the others cannot do.
 NOT_READ_ONLY = CHANGES | {int(Op.SYNC)}
 
-#: Reads that can take long although their replies are short.
-COSTLY = frozenset(map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2)))
 #: What does not stand behind a write, but waits until it is answered. What waits behind a write is answered in one go
-#: with it: several costly reads would take too long. Who asks is looked at then: so nobody becomes another meanwhile.
-WAITS_ALONE = COSTLY | {int(Op.AUTH), int(Op.SASL)}
+#: with it: several of the reads that take long would take too long. Who asks is looked at then: so nobody becomes
+#: another by an auth meanwhile.
+WAITS_ALONE = frozenset(
+    map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2, Op.AUTH, Op.SASL))
+)
 #: Reads whose answers may be large, with the path in front.
 LARGE_READS = frozenset(map(int, (Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2)))
 

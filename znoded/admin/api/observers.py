@@ -64,8 +64,9 @@ class LeaderGroup(Group):
             self.append(position, encoded)
 
     def _line(self, first: Contender | None, position: int) -> bytes:
-        is_led = first is not None and self._locks.is_held(first)
-        leader = self._locks.told(first.path, self.identities) if first is not None and is_led else None
+        leader = None
+        if first is not None and self._locks.is_held(first):
+            leader = self._locks.told(first.path, self.identities)
         self._told = leader
         return line(self.form, "leader", {"revision": position, "leader": leader})
 
