@@ -98,6 +98,26 @@ def client(house: FollowersHouse) -> Client:
     return house.client()
 
 
+def test_what_was_told_into_a_connection_that_was_cut_is_told_again(house: FollowersHouse, client: Client) -> None:
+    name = client.session_id.to_bytes(8, signed=True)
+    live = house.member.sessions.get(client.session_id)
+    assert live is not None
+    house.pass_time(500)
+    house.pass_time(500)
+    live.heard_ms = house.now_ms
+    house.pass_time(500)
+    assert any(name in told for told in house.replica.told)
+    for _ in range(9):
+        house.pass_time(500)
+    house.replica.told.clear()
+    house.member.leader_reached()
+    house.pass_time(500)
+    assert [told for told in house.replica.told if name in told] == [name]
+    house.replica.told.clear()
+    house.pass_time(500)
+    assert not house.replica.told
+
+
 def test_a_member_that_hears_a_leader_and_does_not_reach_it_sends_its_clients_away(
     house: FollowersHouse, client: Client
 ) -> None:

@@ -73,6 +73,9 @@ class TreeMachine:
     def leader_changed(self, leader: int, term: int) -> None:
         """Nobody waits for it."""
 
+    def leader_reached(self) -> None:
+        """Nobody told it anything."""
+
     def told(self, member: int, payload: bytes) -> None:
         """Nobody tells anything."""
 

@@ -55,6 +55,9 @@ REPORTS_PER_TICK = 4
 #: ticks, have time to come back to another one; but not before an election can have ended.
 LEADERLESS_TICKS = 1.5
 LEADERLESS_ELECTIONS = 2
+#: What was told within this time before the connection to the leader was lost may be lost with it: a connection that
+#: was cut silently takes what it is given for 5 s (`UNACKNOWLEDGED_MS`), and it is dialled anew after that.
+TELL_AGAIN_MS = 10_000
 
 #: What a member does, by its mode, in the words of ZooKeeper's `zk_peer_state`.
 PEER_STATES = {
@@ -295,6 +298,10 @@ class CellMember(Member):
         if leader:
             log.info("Member {leader} leads in term {term}", leader=leader, term=term)
             self._look_for_leader(self.monotonic_ms())
+
+    def leader_reached(self) -> None:
+        """CellMachine: whoever was heard lately is told with the next report."""
+        self._last_report_ms = min(self._last_report_ms, self.monotonic_ms() - TELL_AGAIN_MS)
 
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         super().apply_batch(first_index, commands)

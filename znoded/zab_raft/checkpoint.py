@@ -193,10 +193,10 @@ class Checkpoint:
 
     def _commit(self, group: list[Portion], index: int, term: int) -> None:
         """Make the changes and the position durable in one transaction."""
-        puts = [(portion.table, self._table(portion.table), portion.items) for portion in group]
-        position_table, digests_table = self._table(POSITION_TABLE), self._table(DIGESTS_TABLE)
         while True:
             try:
+                puts = [(portion.table, self._table(portion.table), portion.items) for portion in group]
+                position_table, digests_table = self._table(POSITION_TABLE), self._table(DIGESTS_TABLE)
                 with self._environment.begin(write=True) as transaction:
                     digests = TableDigests(transaction, digests_table)
                     for name, table, items in puts:

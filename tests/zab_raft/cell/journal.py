@@ -42,6 +42,7 @@ class CellJournal:
         self.led: list[int] = []
         self.told_by: list[tuple[int, bytes]] = []
         self.loads = 0
+        self.reached = 0
         self._configuration = configuration
         self._founding_roster = Roster()
         self._roster: Roster | None = None
@@ -104,6 +105,9 @@ class CellJournal:
 
     def leader_changed(self, leader: int, term: int) -> None:
         self.leaders.append((leader, term))
+
+    def leader_reached(self) -> None:
+        self.reached += 1
 
     def told(self, member: int, payload: bytes) -> None:
         self.told_by.append((member, payload))

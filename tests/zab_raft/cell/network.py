@@ -35,6 +35,7 @@ class Network:
         self.ends: dict[int, SimulatedPeers] = {}
         self.sent: list[tuple[int, int, FrameKind, FrameRecord]] = []
         self.snapshots_work = True
+        self.snapshot_delay_s = DELAY_S
         self._directory = directory
         self._numbers = itertools.count(1)
 
@@ -154,7 +155,7 @@ class SimulatedPeers:
         path = self.network.copy(source)
         cast(CheckpointSource, source).close()
         arrives = other is not None and self.network.snapshots_work and other.handler.wants_snapshot(message)
-        self.network.reactor.callLater(DELAY_S, self._arrive, message, path, arrives)
+        self.network.reactor.callLater(self.network.snapshot_delay_s, self._arrive, message, path, arrives)
 
     def end_snapshots(self) -> None:
         """A stream takes no time here: there is none to end."""

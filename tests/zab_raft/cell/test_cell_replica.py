@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 
 from tests.zab_raft.cell.cell import Cell, TestMember
 from tests.zab_raft.cell.hand_over import hand_over
@@ -15,7 +12,6 @@ from tests.zab_raft.cell.journal import CellJournal, command
 from znoded.zab_raft.cell import options as options_module
 from znoded.zab_raft.cell.driver import TURN_S
 from znoded.zab_raft.cell.replica import CellReplica
-from znoded.zab_raft.checkpointer import Checkpointer
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot
 from znoded.zab_raft.peers.wire import Forward, FrameKind
 
@@ -344,6 +340,15 @@ def test_reads_of_one_turn_are_one_request(quick_path: Path) -> None:
     assert len([record for *_, record in cell.network.sent if type(record).__name__ == "ReadRequest"]) == 1
 
 
+def test_machine_is_told_that_what_it_told_the_leader_may_be_lost(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    reached = cell[2].journal.reached
+    cell.network.cut(1)
+    cell.network.heal()
+    cell.run(0.01)
+    assert cell[2].journal.reached > reached
+
+
 # ---- stopping
 
 
@@ -385,7 +390,7 @@ def test_follower_that_stops_leaves_no_log_to_replay(quick_path: Path) -> None:
     cell.check()
 
 
-# ---- snapshots
+# ---- catching up
 
 
 def test_member_that_lags_a_little_catches_up_from_the_log(quick_path: Path) -> None:
@@ -441,151 +446,3 @@ def test_turns_that_are_taken_at_once_do_not_add_to_those_that_are_due(quick_pat
         replica._turn()
     due = [call for call in cell.reactor.getDelayedCalls() if call.func == replica._woken]
     assert len(due) == 1
-
-
-def lag_behind_the_log(cell: Cell, number: int = 3) -> None:
-    """Kill the member, and let the others forget what it lacks."""
-    cell[number].kill()
-    for _ in range(8):
-        cell.write(1, 3, size_bytes=9_000)
-        for other in (1, 2):
-            cell.checkpoint(other)
-
-
-def test_member_that_lags_behind_the_log_gets_a_snapshot(quick_path: Path) -> None:
-    cell = Cell(quick_path).start()
-    cell.write(3, 2)
-    lag_behind_the_log(cell)
-    cell[3].start()
-    cell.settle()
-    assert cell[3].journal.loads == 1
-    cell.write(3, 2)
-    cell.check()
-    assert cell[3].replica._store.index > 20
-
-
-def test_d10_crash_right_after_a_snapshot_is_in_place_leaves_it(quick_path: Path) -> None:
-    cell = Cell(quick_path).start()
-    lag_behind_the_log(cell)
-    cell[3].start()
-    cell.run_until(lambda: cell[3].started.called)
-    cell[3].log_thread.held = True
-    cell.run_until(lambda: cell[3].journal.loads == 1)  # the log does not begin behind it yet
-    index = cell[3].replica._store.index
-    cell[3].cut_power()
-    cell[3].start()
-    cell.run_until(lambda: cell[3].started.called)
-    assert cell[3].replica.applied_index >= index
-    cell.settle()
-    cell.write(3)
-    cell.check()
-
-
-def test_l8_snapshot_that_did_not_arrive_is_sent_again(quick_path: Path) -> None:
-    cell = Cell(quick_path).start()
-    lag_behind_the_log(cell)
-    cell.network.snapshots_work = False
-    cell[3].start()
-    cell.run(1)
-    cell.network.snapshots_work = True
-    cell.settle()
-    assert cell[3].journal.loads == 1
-    cell.check()
-
-
-def test_own_commands_that_came_with_a_snapshot_are_done(quick_path: Path) -> None:
-    cell = Cell(quick_path).start()
-    cell.settle()
-    written = cell.propose(3, 2)
-    cell.run_until(lambda: set(written) <= set(cell[1].journal.effects))
-    cell.network.cut(3)
-    own = cell[3].replica._proposals.own
-    own.add(written)  # as if they had not been applied yet
-    own.take()
-    for _ in range(8):
-        cell.write(1, 3, size_bytes=9_000)
-        for other in (1, 2):
-            cell.checkpoint(other)
-    assert cell[3].replica.leader == 1
-    cell.network.cuts.clear()
-    cell.run_until(lambda: cell[3].journal.loads == 1)
-    cell.run_until(lambda: not cell[3].replica.outstanding)
-    cell.check()
-
-
-def test_l8_leader_that_never_heard_that_its_snapshot_arrived_goes_on_behind_it(quick_path: Path) -> None:
-    cell = Cell(quick_path).start()
-    lag_behind_the_log(cell)
-    cell[3].start()
-    cell.run_until(lambda: cell[3].journal.loads == 1)
-    cell.network.cuts.add((3, 1))  # the answer is lost
-    cell.run_until(lambda: cell[3].replica.applied_index > 20)
-    cell[1].replica.snapshot_finished(3, delivered=False)
-    cell.network.heal()
-    cell.settle()
-    cell.check()
-
-
-def read_ahead_slowly(monkeypatch: pytest.MonkeyPatch) -> Deferred[None]:
-    """When to go on with what the thread reads of a snapshot."""
-    released: Deferred[None] = Deferred()
-    in_thread = Checkpointer.in_thread
-
-    def slow_in_thread(checkpointer: Checkpointer, call: Callable[..., Any], *arguments: object) -> Deferred[Any]:
-        if getattr(call, "__func__", None) is not CellJournal.read_ahead:
-            return in_thread(checkpointer, call, *arguments)
-        done: Deferred[Any] = Deferred()
-        released.addCallback(lambda _none: in_thread(checkpointer, call, *arguments).chainDeferred(done))
-        return done
-
-    monkeypatch.setattr(Checkpointer, "in_thread", slow_in_thread)
-    return released
-
-
-def test_nothing_is_applied_while_the_machine_reads_a_snapshot(
-    quick_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cell = Cell(quick_path).start()
-    lag_behind_the_log(cell)
-    cell[3].start()
-    released = read_ahead_slowly(monkeypatch)
-    cell.run(1)
-    written = cell.write(1, 3)
-    cell.run(1)
-    assert cell[3].journal.applied == []
-    assert cell[3].journal.loads == 0
-    assert cell[3].replica.leader == 1  # whose heartbeats it hears
-    assert cell[1].replica.leads
-    released.callback(None)
-    cell.run_until(lambda: set(written) <= set(cell[3].journal.effects))
-    cell.check()
-
-
-def test_a_member_that_ends_while_it_reads_a_snapshot_loads_it_at_the_next_start(
-    quick_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cell = Cell(quick_path).start()
-    lag_behind_the_log(cell)
-    written = list(cell[1].journal.effects)
-    cell[3].start()
-    released = read_ahead_slowly(monkeypatch)
-    cell.run(1)
-    journal = cell[3].journal
-    cell[3].cut_power()
-    released.callback(None)
-    assert journal.loads == 0
-    cell[3].start()
-    cell.run_until(lambda: set(written) <= set(cell[3].journal.effects))
-    cell.check()
-
-
-def test_snapshot_that_is_of_no_use_is_not_taken(quick_path: Path) -> None:
-    cell = Cell(quick_path).start()
-    cell.write(1, 3)
-    cell.settle()
-    cell.checkpoint(1)
-    snapshot = cell[1].replica._running.raft.log.stored.snapshot
-    assert not cell[2].replica.wants_snapshot(InstallSnapshot(1, 2, 1, snapshot))
-    cell[2].replica.snapshot_arrived(InstallSnapshot(1, 2, 1, snapshot), "nowhere")
-    cell.run(0.1)
-    cell.check()

@@ -9,7 +9,7 @@ from tests.zab_raft.cell.journal import member, original
 from tests.zab_raft.pump import PumpReactor
 from znoded.zab_raft.cell.candidacy import FIRST_DELAY_S, RANK_DELAY_S, Candidacy
 from znoded.zab_raft.cell.own_proposals import GIVEN_BYTES_LIMIT, ChangeRequest, OwnProposals, Proposal
-from znoded.zab_raft.cell.retention import Retention
+from znoded.zab_raft.cell.retention import CATCHING_UP_FACTOR, Retention
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.cell.state import CellState, decode_configuration, encode_configuration
 from znoded.zab_raft.core.configuration import Configuration
@@ -92,10 +92,21 @@ def test_retention_keeps_what_fits_and_all_behind_the_checkpoint() -> None:
     retention = Retention(100)
     for index in range(10, 101, 10):
         retention.written(index, 30)
-    assert retention.keep_from(5) == 0
-    assert retention.keep_from(45) == 41  # too much is left, but it is behind the checkpoint
-    assert retention.keep_from(100) == 71
-    assert retention.keep_from(100) == 71
+    assert retention.keep_from(5, 101) == 0
+    assert retention.keep_from(45, 101) == 41  # too much is left, but it is behind the checkpoint
+    assert retention.keep_from(100, 101) == 71
+    assert retention.keep_from(100, 101) == 71
+
+
+def test_retention_keeps_more_for_a_member_that_catches_up_but_not_without_a_limit() -> None:
+    retention = Retention(100)
+    for index in range(10, 101, 10):
+        retention.written(index, 30)
+    assert retention.keep_from(100, 35) == 31  # the write of 31 to 40 is needed
+    for index in range(110, 201, 10):
+        retention.written(index, 30 * CATCHING_UP_FACTOR)
+    assert retention.keep_from(200, 35) == 171
+    assert retention.keep_from(200, 201) == 191 + 10
 
 
 def test_members_stand_one_after_the_other_until_there_is_a_leader() -> None:

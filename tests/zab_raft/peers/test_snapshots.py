@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import lmdb
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.zab_raft.peers.loop import Loop, Member, connect
@@ -61,9 +63,12 @@ class CountingSource:
         self.count = 0
         self.closed = False
         self.fails = False
+        self.may_go_on = Event()
+        self.may_go_on.set()
         self._source = source
 
     def items(self, table: bytes, after: bytes, count: int) -> list[tuple[bytes, bytes]]:
+        self.may_go_on.wait()
         if self.fails:
             raise OSError("the disk is gone")
         items = self._source.items(table, after, count)
@@ -140,6 +145,32 @@ def test_a_snapshot_that_broke_off_goes_on_where_it_was(
     assert delivered(leader) == [True]
     assert source.count < 60_000 * 2
     assert installed(lagging, tmp_path / "copy") == content(checkpoint)
+    checkpoint.close()
+
+
+def test_nothing_is_read_while_a_lost_connection_is_made_again(
+    loop: Loop, pair: tuple[Member, Member], tmp_path: Path
+) -> None:
+    """Even if the disk was so slow that what was read for the lost one comes only then."""
+    leader, _lagging = pair
+    checkpoint = filled(tmp_path / "state", nodes=60_000)
+    source = CountingSource(checkpoint.source())
+    leader.peers.send_snapshot(message(checkpoint), source)
+    loop.run_until(lambda: leader.handler.events.count(("progressed", 2)) > 3)
+    stream = leader.peers._streams[2]
+    stream._dial = Deferred  # nobody is reached any more
+    source.may_go_on.clear()
+    loop.run_until(lambda: stream._reading)
+    stream._connection.close()  # type: ignore[union-attr]
+    loop.run_until(lambda: stream._dialling)
+    source.may_go_on.set()
+    loop.run_until(lambda: not stream._reading)
+    count = source.count
+    for _ in range(10):
+        loop.reactor.iterate(0.02)
+    assert source.count == count
+    leader.peers.end_snapshots()
+    assert source.closed
     checkpoint.close()
 
 

@@ -386,10 +386,29 @@ class CellDriver:
         return Increment(snapshot, self._cell.changes())
 
     def _checkpoint_stored(self, snapshot: Snapshot) -> None:
-        keep_from = self._retention.keep_from(snapshot.index)
+        needed = self._needed_indexes()
+        keep_from = self._retention.keep_from(snapshot.index, min(needed.values(), default=snapshot.index + 1))
+        for raft_id, index in needed.items():
+            if index < keep_from:
+                _log.warn(
+                    "Member {member} is too far behind for the log: it gets a snapshot", member=self._number(raft_id)
+                )
         self._guarded(self._running.compact, snapshot, keep_from)
         self._log_thread.forget(keep_from - 1)
         self._wake()  # a member may have waited for it
+
+    def _needed_indexes(self) -> dict[int, int]:
+        """What is still to be sent to members that are there, by raft id, as far as it is in the log.
+
+        None at a disk that is full.
+        """
+        node = self._running
+        first_index = node.first_index if self._has_room else node.last_index + 1
+        return {
+            raft_id: progress.needed_index
+            for raft_id, progress in node.progress.items()
+            if raft_id != node.id and progress.needed_index >= first_index and self._peers.connected(raft_id)
+        }
 
     @inlineCallbacks
     def _send_snapshot(self, message: InstallSnapshot) -> Generator[Deferred[Any], Any, None]:

@@ -49,6 +49,9 @@ class CellMachine(StateMachine, Protocol):
     def leader_changed(self, leader: int, term: int) -> None:
         """The member with this number leads; 0: none is known."""
 
+    def leader_reached(self) -> None:
+        """There is a way to the leader again: what it was told last may be lost."""
+
     def told(self, member: int, payload: bytes) -> None:
         """At the leader: a member told this with `tell_leader`."""
 

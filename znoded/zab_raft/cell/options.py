@@ -11,6 +11,8 @@ from znoded.zab_raft.storage_options import StorageOptions
 
 #: About how much is applied in one go, which takes some milliseconds: everybody waits for that.
 APPLYING_BYTES = 1 << 17
+#: Who streams a snapshot gives it up sooner, and tells the core; this is for a stream that nobody tells of.
+SNAPSHOT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +31,8 @@ class CellOptions:
 
     @property
     def core(self) -> Options:
-        return Options(election_ticks=max(2, self.election_ms // self.heartbeat_ms), applying_bytes=APPLYING_BYTES)
+        return Options(
+            election_ticks=max(2, self.election_ms // self.heartbeat_ms),
+            snapshot_ticks=max(100, SNAPSHOT_MS // self.heartbeat_ms),
+            applying_bytes=APPLYING_BYTES,
+        )

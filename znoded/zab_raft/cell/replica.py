@@ -251,6 +251,7 @@ class CellReplica(CellDriver):
         """Frames to the member have a way: what the leader was given before may be lost."""
         if self._node and raft_id == self._node.leader:
             self._proposals.own.give_again()
+            self._machine.leader_reached()
             self._wake()
 
     def closed(self, raft_id: int) -> None:

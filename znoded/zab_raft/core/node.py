@@ -131,6 +131,10 @@ class Node:
         return self.raft.log.applied
 
     @property
+    def first_index(self) -> int:
+        return self.raft.log.first_index
+
+    @property
     def last_index(self) -> int:
         return self.raft.log.last_index
 

@@ -38,6 +38,11 @@ class Progress:
         self.window = window
 
     @property
+    def needed_index(self) -> int:
+        """The first entry that may still have to be sent, for all that is known."""
+        return self.match_index + 1 if self.mode is Mode.REPLICATE else self.next_index
+
+    @property
     def may_send(self) -> bool:
         return self.mode is not Mode.SNAPSHOT and not self.paused
 

@@ -54,15 +54,15 @@ class IncomingState:
         for payload in payloads:
             chunks.append(decode_chunk(payload))
             give_way()
-        filled = [(self._handle(table), items) for table, items in chunks if items]
         last_table, last_items = chunks[-1]
         while True:
             try:
+                filled = [(self._handle(table), items) for table, items in chunks if items]
+                progress = self._handle(_PROGRESS)
                 with self._environment.begin(write=True) as transaction:
                     for table, items in filled:
                         _append(transaction, table, items)
                         give_way()
-                    progress = self._handle(_PROGRESS)
                     transaction.put(_TABLE_KEY, last_table, db=progress)
                     transaction.put(_KEY_KEY, last_items[-1][0] if last_items else b"", db=progress)
                 return

@@ -198,7 +198,9 @@ class SnapshotStream:
 
     def _pump(self) -> None:
         """Read the next chunk, if the member takes it already and the rate allows it."""
-        if self._over or self._reading or self._read_all or self._sent - self._stored >= WINDOW_CHUNKS:
+        if self._connection is None or self._over or self._reading or self._read_all:
+            return
+        if self._sent - self._stored >= WINDOW_CHUNKS:
             return
         if self._pause is not None and self._pause.active():
             return
