@@ -27,6 +27,7 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -40,6 +41,7 @@ enum {
     EVENTS = 512,
     TICK_MS = 100,
     SILENCE_LIMIT_S = 60,
+    SPARE_FILES = 200, /* beside the connections */
     SESSIONS_OPENING = 40, /* below the 50 pending connections that ZooKeeper's listener holds */
     KEYS_PER_DIRECTORY = 1000,
     MOST_KEYS = 10000000,
@@ -668,13 +670,6 @@ static int report(struct worker **workers) {
     return first->failed != 0;
 }
 
-static void raise_file_limit(void) {
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-}
-
 _Noreturn static void usage(const char *why) {
     fprintf(stderr,
             "load: %s\nusage: load HOST:PORT[,HOST:PORT...] fill|get|set|mixed|create|fanout|sessions|hold [--connections 100] [--depth 1] [--size 100]\n"
@@ -682,6 +677,18 @@ _Noreturn static void usage(const char *why) {
             "    [--serializable 0]\n",
             why);
     exit(2);
+}
+
+/* Room for all connections, and made now: the kernel lets the threads of a process wait for some 10 ms each time its table
+   of descriptors grows, which would be taken for the server's time. */
+static void make_room_for_files(void) {
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    int last = fcntl(STDOUT_FILENO, F_DUPFD, (int)options.connections + SPARE_FILES);
+    if (last < 0) usage("more connections than the limit of open files (ulimit -Hn) allows");
+    close(last);
 }
 
 static void parse_addresses(const char *text) {
@@ -731,7 +738,7 @@ static void parse_options(int argc, char **argv) {
 int main(int argc, char **argv) {
     parse_options(argc, argv);
     make_frames();
-    raise_file_limit();
+    make_room_for_files();
     int threads = (int)options.threads;
     struct worker *workers[64];
     pthread_barrier_init(&all_workers, NULL, (unsigned)threads);

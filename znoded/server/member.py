@@ -20,7 +20,7 @@ from znoded.server.figures import Figures
 from znoded.server.handshake import Handshake
 from znoded.server.housekeeping import Housekeeping
 from znoded.server.listeners import Listeners
-from znoded.server.open_files import room_for_connections
+from znoded.server.open_files import grow_table, room_for_connections
 from znoded.server.pipeline import Pipeline
 from znoded.server.polling import SocketPoller
 from znoded.server.read_gate import ReadGate
@@ -207,6 +207,7 @@ class Member:
             self.api_connections = min(self.api_connections, max(left, room // 2))
             room -= self.api_connections
         self.admission.cap(room)
+        grow_table()
         if not 0 < self.limits.connections <= room:
             log.warn(
                 "limits.connections is {limit}, but open files are limited so that there is room for {room}: raise "
