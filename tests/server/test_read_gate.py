@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.server.harness import Client, House, get_data, ping
+from tests.server.harness import Client, House, close, get_data, ping
 from znoded.server.read_gate import ReadGate
 
 
 class GatedHouse(House):
     """A member whose reads wait until the test confirms them."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **keys: Any) -> None:
+        super().__init__(**keys)
         self.rounds: list[Callable[[bool], None]] = []
         self.member.gate = ReadGate(self.clock, self.member.pipeline, self.rounds.append, lambda _connections: None)
 
@@ -90,3 +91,12 @@ def test_a_read_that_is_confirmed_for_a_client_that_is_slow_keeps_what_comes_beh
     assert client.connection.out_bytes == out_bytes
     client.transport.unblock()
     assert client.replies() == [(1, 0), (-2, 0)]
+
+
+def test_nothing_is_kept_for_a_connection_that_has_ended(house: GatedHouse, client: Client) -> None:
+    """With TLS it comes until the client answers that it closes, too."""
+    client.send(close(1), get_data(2, b"/"))
+    house.replica.commit()
+    assert client.connection.has_ended
+    client.send(b"j" * 1_000_000)
+    assert not client.connection.kept

@@ -60,7 +60,8 @@ def shown_address(host: str) -> str:
 
     A client that comes by IPv4 to a socket for both is shown as such: ACLs name it so.
     """
-    host = host.removeprefix("::ffff:")
+    if "." in host:  # others that begin so stand for an IPv4 host in another way
+        host = host.removeprefix("::ffff:")
     if ":" not in host:
         return host
     address, percent, scope = host.partition("%")
@@ -88,7 +89,7 @@ class ClientConnection(Protocol):
     __slots__ = (
         "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "answered_sequence", "attach", "host",
         "identities", "identities_record", "in_line", "is_read_only", "is_reading", "is_serializable", "kept",
-        "last_latency_ms", "last_op", "last_received", "last_write_bytes", "last_xid", "last_zxid", "live", "member",
+        "largest_write_bytes", "last_latency_ms", "last_op", "last_received", "last_xid", "last_zxid", "live", "member",
         "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats",
         "touched", "waiting_bytes", "waits_for_writes", "writes", "writes_answered",
     )  # fmt: skip
@@ -117,7 +118,7 @@ class ClientConnection(Protocol):
         self.pending: deque[Waiting] | None = None
         #: The size of their records, or of what will be the answer; with those answered since all was taken.
         self.waiting_bytes = 0
-        self.last_write_bytes = 0  # of what a read behind it may find
+        self.largest_write_bytes = 0  # of those: a read behind them may find it
         self.waits_for_writes = False  # a request that takes long comes when its writes are answered
         self.in_line = False  # its requests took long, and others have their turn
         #: Frames to send at the next flush.
@@ -173,6 +174,7 @@ class ClientConnection(Protocol):
         if self.state is ENDED:
             return
         self.state = ENDED
+        self.kept = None  # with TLS more comes until the client has closed, too
         if self.out:
             self._sender.send(b"".join(self.out))
             self.out.clear()
@@ -248,8 +250,11 @@ class ClientConnection(Protocol):
 
     def serve_behind(self, data: bytes) -> None:
         """Serve this, which came behind what was served just now, and read on."""
-        if data and self.is_stalled() and not self._skip_bytes:  # of what is skipped, nothing is kept
+        if data and self.kept is not None and self.waits_at_gate:  # where an oversized frame was skipped to
+            self.kept += data
+        elif data and self.is_stalled() and not self._skip_bytes:  # of what is skipped, nothing is kept
             self.keep(bytes(self.kept or b"") + data)
+            self.stop_reading()
         elif data:
             self.member.pipeline.serve([(self, data)])
         self.go_on()
@@ -272,28 +277,35 @@ class ClientConnection(Protocol):
         """
         if self.state is ENDED:
             return
+        self.is_reading = False
         hears_on = self._sender.blocked and not self._skip_bytes
         if hears_on and self.kept is None:
             self.keep(b"")
-        if self.is_reading:
-            self.is_reading = False
-            if not hears_on:
-                self._pause()
+        self._receive(hears_on and self._may_keep_more)
 
-    def hear(self, data: bytes, limit_bytes: int) -> None:
-        """Keep what came while nothing is served, as long as there is no more of it than `limit_bytes`."""
+    def hear(self, data: bytes) -> None:
+        """Keep what came while nothing is served, as long as it is not too much."""
         assert self.kept is not None
         self.kept += data
-        if len(self.kept) > limit_bytes:
-            self._pause()
+        self._receive(self._may_keep_more)
 
-    def _pause(self) -> None:
+    @property
+    def _may_keep_more(self) -> bool:
+        return len(self.kept or b"") <= self.member.pipeline.kept_bytes_limit
+
+    def _receive(self, on: bool) -> None:
         transport: Any = self.transport
-        transport.pauseProducing()
+        if on:
+            transport.resumeProducing()
+        else:
+            transport.pauseProducing()
 
     def go_on(self) -> None:
         """Read on, if the reason for the pause is gone: first what was received before it."""
-        if self.is_reading or self.has_ended or self.is_stalled() or not self.member.serving:
+        if self.is_reading or self.has_ended or not self.member.serving:
+            return
+        if self.is_stalled():
+            self.stop_reading()  # for another reason, perhaps, and it has to be heard now
             return
         if self.live is not None and self.live.closing:
             return  # its session is about to end
@@ -301,8 +313,7 @@ class ClientConnection(Protocol):
         if self.kept and not self._skip_bytes and not self.waits_at_gate:  # which serves what waits there
             self.member.pipeline.serve([(self, self._take_kept())])
         if self.is_reading and not self.has_ended:
-            transport: Any = self.transport
-            transport.resumeProducing()
+            self._receive(True)
 
     def _resume(self) -> None:
         """The peer has taken all that was queued."""
@@ -311,7 +322,7 @@ class ClientConnection(Protocol):
         if self.out:
             self.flush()
         if not self.pending:
-            self.waiting_bytes = 0
+            self.forget_waiting_bytes()
         else:
             self.member.pipeline.answer_waiting(self)
             self.member.delivery.flush_later(self)
@@ -346,6 +357,11 @@ class ClientConnection(Protocol):
         del self.out[:count]
         self.out_bytes -= size_bytes
         return data
+
+    def forget_waiting_bytes(self) -> None:
+        """Nothing counts any more, if all was answered and taken."""
+        if not self.pending and not self._sender.blocked:
+            self.waiting_bytes = self.largest_write_bytes = 0
 
     @property
     def is_blocked(self) -> bool:

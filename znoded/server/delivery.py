@@ -99,8 +99,12 @@ class Delivery:
     def _catch_up(self, command: bytes) -> None:
         """Answer the reads that its session sent before this command: they must not see what it does."""
         connection = self.lagging.get(HEAD.unpack_from(command)[1]) if len(command) >= HEAD.size else None
-        if connection is not None:
+        if connection is None:
+            return
+        try:
             self._member.pipeline.answer_waiting(connection, despite_block=True)
+        except Exception:
+            self._failed(connection)
 
     def _failed(self, connection: ClientConnection) -> None:
         """An error while one client was answered, which is ours, ends its connection and touches nobody else."""
@@ -132,8 +136,7 @@ class Delivery:
                 self._member.turns.wait(connection)
             try:
                 connection.flush()
-                if not connection.pending and not connection.is_blocked:
-                    connection.waiting_bytes = 0
+                connection.forget_waiting_bytes()
                 if not connection.is_reading:
                     connection.go_on()
             except Exception:
@@ -172,8 +175,9 @@ class Delivery:
             live = self._member.sessions.get(session_id)
             if live is not None and live.closing:
                 self._member.sessions.reopen([live])
-                if live.connection is not None:
-                    self.flush_later(live.connection)  # which reads on
+                for connection in (live.connection, live.former):
+                    if connection is not None:
+                        self.flush_later(connection)  # which reads on
         elif op == Op.CLOSE_SESSION:
             self._session_ended(session_id, attach, sequence, error)
         return op not in ANSWERS
@@ -182,6 +186,8 @@ class Delivery:
         """Answer the client that closed its session; one whose session expired is closed mutely, as ZooKeeper does."""
         member = self._member
         live = member.sessions.remove(session_id)
+        if live is not None and live.closing and sequence == EXPIRY_SEQUENCE:
+            member.sessions.expired_count += 1
         if live is not None and live.former is not None:
             live.former.abort()
         if live is None or live.connection is None:

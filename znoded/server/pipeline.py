@@ -26,6 +26,7 @@ from znoded.server.read_gate import HELD_BYTES_LIMIT
 from znoded.server.replies import REPLY, REPLY_HEADER_BYTES, reply_frame
 from znoded.server.sasl import SaslFailure
 from znoded.server.turns import TURN_S
+from znoded.tree.acl import size_bytes
 from znoded.tree.commands import HEAD
 from znoded.tree.znode import STAT_BYTES
 
@@ -66,7 +67,7 @@ WAITS_ALONE = frozenset(
     map(int, (Op.GET_ALL_CHILDREN_NUMBER, Op.MULTI_READ, Op.SET_WATCHES, Op.SET_WATCHES2, Op.AUTH, Op.SASL))
 )
 #: Reads whose answers may be large, with the path in front.
-LARGE_READS = frozenset(map(int, (Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2)))
+LARGE_READS = frozenset(map(int, (Op.GET_DATA, Op.GET_ACL, Op.GET_CHILDREN, Op.GET_CHILDREN2, Op.GET_EPHEMERALS)))
 
 #: What a place in a connection's queue holds: sends the answer to a request of this xid and record.
 Send = Callable[[ClientConnection, int, bytes], None]
@@ -82,7 +83,7 @@ class Pipeline:
         self._outstanding_limit = member.limits.outstanding_per_connection
         self._outstanding_bytes_limit = member.limits.outstanding_bytes_per_connection
         self._frame_bytes = member.limits.frame_bytes
-        self._kept_bytes_limit = max(HELD_BYTES_LIMIT, 4 + self._frame_bytes)
+        self.kept_bytes_limit = max(HELD_BYTES_LIMIT, 4 + self._frame_bytes)
         self._senders = {op: self._sender_of(answer) for op, answer in Answers(member).by_op.items()}
 
     # ---- the way in
@@ -153,7 +154,8 @@ class Pipeline:
                         pending.append((xid, None, started))
                         position = frame_end
                         connection.waiting_bytes += length
-                        connection.last_write_bytes = length
+                        if length > connection.largest_write_bytes:
+                            connection.largest_write_bytes = length
                         room -= 1
                         room_bytes -= length
                         if (
@@ -231,14 +233,14 @@ class Pipeline:
         """The part of `data` that is requests to be served now, with what was kept in front of it."""
         if connection.kept is not None:
             if connection.only_hears:
-                connection.hear(data, self._kept_bytes_limit)
+                connection.hear(data)
                 if connection.live is not None:
                     connection.live.heard_ms = self._member.monotonic_ms()
                 return b""
             data = connection.joined(data)
             if connection.waits_at_gate and connection.live is not None:
                 connection.live.heard_ms = self._member.monotonic_ms()  # it may wait for longer than its timeout
-            if not data and len(connection.kept or b"") > self._kept_bytes_limit:
+            if not data and len(connection.kept or b"") > self.kept_bytes_limit:
                 connection.stop_reading()
         if connection.state is NEW and data:
             data = self._member.handshake.consume(connection, data)
@@ -308,8 +310,9 @@ class Pipeline:
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
         send = self._senders.get(op)
         if send is not None and not (op == Op.SYNC and connection.is_read_only):
-            if op in LARGE_READS and connection.pending:
-                connection.waiting_bytes += max(self._answer_bytes(record), connection.last_write_bytes)
+            if op in LARGE_READS and (connection.pending or connection.is_blocked):
+                answer_bytes = self._answer_bytes(connection, op, record)
+                connection.waiting_bytes += max(answer_bytes, connection.largest_write_bytes)
             self._in_turn(connection, PING_XID if op == Op.PING else xid, send, record)
         elif op == Op.AUTH:
             self._auth(connection, xid, record)
@@ -331,9 +334,15 @@ class Pipeline:
             # lone check).
             self._in_turn(connection, xid, _send_last, reply_frame(xid, -1, ErrorCode.UNIMPLEMENTED))
 
-    def _answer_bytes(self, record: bytes) -> int:
+    def _answer_bytes(self, connection: ClientConnection, op: int, record: bytes) -> int:
         """About how much a read of a path is answered with, as things are."""
-        tree, path = self._tree, record[INT.size : -1]
+        tree = self._tree
+        if op == Op.GET_EPHEMERALS:
+            session = tree.sessions.get(connection.session_id)
+            return sum(INT.size + len(path) for path in session.ephemerals or ()) if session else 0
+        if op == Op.GET_ACL:
+            return size_bytes(tree.acls.get(record[INT.size :], ()))
+        path = record[INT.size : -1] or b"/"
         names_bytes = tree.children_bytes.get(path, 0) + INT.size * len(tree.children.get(path, ()))
         return len(tree.nodes.get(path, b"")) + names_bytes
 

@@ -84,7 +84,7 @@ class SocketPoller:
 
     def add(self, descriptor: int, transport: PolledServer) -> None:
         """Read this one when it is ready."""
-        if descriptor not in self._transports:
+        if self._transports.get(descriptor) is not transport:  # not one of this number that was accepted in vain
             self._epoll.register(descriptor, select.EPOLLIN)
         self._transports[descriptor] = transport
 

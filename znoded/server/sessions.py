@@ -48,6 +48,7 @@ class SessionTracker:
         self._buckets: dict[int, list[LiveSession]] = {}
         self._next_bucket_ms = self._boundary_after(now_ms)
         self._overdue: list[LiveSession] = []
+        #: How many ended because this member decided so.
         self.expired_count = 0
 
     def __len__(self) -> int:
@@ -94,7 +95,6 @@ class SessionTracker:
                 continue
             live.closing = True
             ended.append(live)
-        self.expired_count += len(ended)
         return ended
 
     def pass_over(self, now_ms: int) -> None:
@@ -116,7 +116,6 @@ class SessionTracker:
         for live in ended:
             live.closing = False
             self._overdue.append(live)
-            self.expired_count -= 1
 
     def grant_all(self, now_ms: int) -> None:
         """Give every session its full timeout again, as after a pause of this process."""
