@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -26,6 +25,7 @@ from znoded.server.member import Member
 from znoded.server.pipeline import Pipeline
 from znoded.server.read_gate import ReadGate
 from znoded.server.sessions import SessionTracker
+from znoded.server.wall_clock import wall_ms
 from znoded.tree.commands import HEAD, HEAD_BYTES
 from znoded.tree.tree import Tree
 from znoded.watches.catch_up import catch_up
@@ -205,7 +205,7 @@ def _clients_stay_when_a_snapshot_comes() -> list[Plant]:
 def _each_member_has_its_own_time() -> list[Plant]:
     def change(apply: Any) -> Any:
         def timed(tree: Any, zxid: int, command: bytes) -> Any:
-            return apply(tree, zxid, struct.pack(">q", int(time.time() * 1000)) + command[8:])
+            return apply(tree, zxid, struct.pack(">q", wall_ms()) + command[8:])
 
         return timed
 
