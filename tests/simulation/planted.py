@@ -16,7 +16,7 @@ from unittest import mock
 
 from tests.simulation.simulation import run
 from tests.zab_raft.core.history import Violation
-from znoded.server import rearm as rearming
+from znoded.server import set_watches
 from znoded.server.cell_member import CellMember
 from znoded.server.delivery import Delivery
 from znoded.server.handshake import Handshake
@@ -184,7 +184,7 @@ def _nothing_is_caught_up() -> list[Plant]:
     def blind(watches: Any, watcher: Any, view: Any, zxid: int, **lists: Any) -> Any:
         return catch_up(watches, watcher, view, view._tree.zxid, **lists)
 
-    return [(rearming, "catch_up", lambda _: blind)]
+    return [(set_watches, "catch_up", lambda _: blind)]
 
 
 def _reads_overtake_their_sessions_writes() -> list[Plant]:
