@@ -32,10 +32,10 @@ from znoded.server.membership import (
     refused_change,
     roster_command,
 )
+from znoded.server.peer_tls import PeerContext
 from znoded.server.read_gate import ReadGate
 from znoded.server.readiness import PATIENCE_S, Readiness
 from znoded.server.sessions import LiveSession
-from znoded.server.tls import PeerContext
 from znoded.server.wall_clock import wall_ms
 from znoded.tree import reconfig
 from znoded.tree.tables import NODES, ReadTable
