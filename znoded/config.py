@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from znoded import config_values as values
 from znoded import zoo_cfg
 from znoded.config_values import Problem, Reader, shown, wrong
+from znoded.endpoints import EVERY_INTERFACE, endpoint_at, is_ip_address
 
 HARMLESS_WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "envi", "isro", "cons", "wchs", "dirs")
 
@@ -28,7 +29,6 @@ INT32_MAX = (1 << 31) - 1
 ELECTION_HEARTBEATS = 4
 #: A command has to fit into a frame of 16 MiB between members, with a batch of others.
 CELL_COMMAND_BYTES_MOST = 14 * MIB
-EVERY_INTERFACE = ("0.0.0.0:", "[::]:")
 
 Section = TypeVar("Section")
 
@@ -183,7 +183,7 @@ class MemberConfig:
     def reached_at(self, address: str) -> str:
         """One of its addresses as others see it: every interface of it is one of the host that its peers know."""
         host, _, port = address.rpartition(":")
-        return f"{self.peer.rpartition(':')[0] if address.startswith(EVERY_INTERFACE) else host}:{port}".lower()
+        return f"{self.peer.rpartition(':')[0] if host in EVERY_INTERFACE else host}:{port}".lower()
 
 
 def _read_members(value: object, key: str, problems: list[Problem]) -> dict[int, MemberConfig | None] | None:
@@ -252,7 +252,7 @@ class Config:
         if self.cell.listen:
             return self.cell.listen
         host, _, port = self.cell.members[self.member].peer.rpartition(":")
-        return values.endpoint_at(port, host)
+        return endpoint_at(port, host if is_ip_address(host) else "")
 
 
 def load_toml(path: str, overrides: Mapping[str, object] | None = None) -> Config:
@@ -383,7 +383,7 @@ def _contradictions_in_the_cell(config: Config) -> Iterator[Problem]:
     for number, member in members.items():
         for name in ("peer", "client"):
             key, address = f"cell.members.{number}.{name}", getattr(member, name)
-            if name == "peer" and len(members) > 1 and address.startswith(EVERY_INTERFACE):
+            if name == "peer" and len(members) > 1 and address.rpartition(":")[0] in EVERY_INTERFACE:
                 yield wrong(key, shown(address), "an address at which the other members reach this one")
             if address and taken.setdefault(member.reached_at(address), key) != key:
                 yield wrong(key, shown(address), f"another address than {taken[member.reached_at(address)]}")

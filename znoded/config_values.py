@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import json
 import os
 import re
@@ -149,17 +148,6 @@ def read_secret(path: str) -> bytes:
     if len(content) > SECRET_BYTES_MOST or len(secret) < SECRET_BYTES_LEAST:
         raise ValueError(f"a file with a secret of {SECRET_BYTES_LEAST} to {SECRET_BYTES_MOST} bytes")
     return secret
-
-
-def endpoint_at(port: str, host: str = "") -> str:
-    """The Twisted endpoint string of a port, on the interface `host` if that is an IP address, else on all."""
-    address = host.strip("[]")
-    try:
-        version = ipaddress.ip_address(address).version
-    except ValueError:
-        return f"tcp:{port}"
-    interface = address.replace(":", r"\:")
-    return f"tcp:{port}:interface={interface}" if version == 4 else f"tcp6:{port}:interface={interface}"
 
 
 # ---- readers

@@ -7,11 +7,12 @@ may carry the prefix `zookeeper.` of the system properties that they stand for.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from znoded.endpoints import EVERY_INTERFACE, endpoint_at, is_ip_address
 
 #: Keys whose value is taken over as it stands.
 PLAIN_KEYS = {
@@ -36,9 +37,6 @@ PART_OF_ANOTHER = {
     "dataDir", "ssl.keyStore.location", "ssl.trustStore.location", "ssl.clientAuth", "4lw.commands.whitelist",
     "admin.enableServer", "admin.serverPort", "admin.serverAddress", "dynamicConfigFile",
 }  # fmt: skip
-
-#: Hosts that a `server.N` may have for its clients.
-EVERY_INTERFACE = ("", "0.0.0.0", "[::]")
 
 #: Patterns of keys that a server may well ignore, and why.
 NO_EFFECT = {
@@ -147,21 +145,15 @@ def _typed(text: str) -> object:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _endpoint(port: str, address: str = "") -> str:
-    """A Twisted endpoint string; an IPv6 address has its colons escaped."""
-    host = address.strip("[]")
-    kind = "tcp6" if ":" in host else "tcp"
-    return f"{kind}:{port}" + (":interface=" + host.replace(":", r"\:") if host else "")
-
-
 def _put_client(keys: Mapping[str, str], result: ZooCfg) -> None:
     if "clientPort" in keys:
-        endpoint = _endpoint(keys["clientPort"], keys.get("clientPortAddress", ""))
+        endpoint = endpoint_at(keys["clientPort"], keys.get("clientPortAddress", ""))
         backlog = keys.get("clientPortListenBacklog", "-1")
         result.put("client.listen", [endpoint if backlog == "-1" else f"{endpoint}:backlog={backlog}"], "clientPort")
     elif own_client := _own_client(keys, result):
         host, _, port = own_client.rpartition(":")
-        result.put("client.listen", [_endpoint(port, host if _is_ip(host) else "")], f"server.{result.table['member']}")
+        interface = host if is_ip_address(host) and host not in EVERY_INTERFACE else ""
+        result.put("client.listen", [endpoint_at(port, interface)], f"server.{result.table['member']}")
     elif "secureClientPort" in keys:
         result.put("client.listen", [], "clientPort")
 
@@ -171,17 +163,10 @@ def _own_client(keys: Mapping[str, str], result: ZooCfg) -> str:
     return keys.get(f"server.{result.table.get('member')}", "").partition(";")[2]
 
 
-def _is_ip(host: str) -> bool:
-    try:
-        return not ipaddress.ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        return False
-
-
 def _put_tls(keys: Mapping[str, str], result: ZooCfg) -> None:
     if "secureClientPort" not in keys:
         return
-    endpoint = _endpoint(keys["secureClientPort"], keys.get("secureClientPortAddress", ""))
+    endpoint = endpoint_at(keys["secureClientPort"], keys.get("secureClientPortAddress", ""))
     result.put("client.tls.listen", [endpoint], "secureClientPort")
     key_store = keys.get("ssl.keyStore.location", "")
     result.put("client.tls.certificate", key_store, "ssl.keyStore.location")
@@ -215,7 +200,7 @@ def _put_admin(keys: Mapping[str, str], result: ZooCfg) -> None:
         result.put("admin.listen", "", "admin.enableServer")
     elif "admin.serverPort" in keys or "admin.serverAddress" in keys:
         address = keys.get("admin.serverAddress", "127.0.0.1")
-        result.put("admin.listen", _endpoint(keys.get("admin.serverPort", "8080"), address), "admin.serverPort")
+        result.put("admin.listen", endpoint_at(keys.get("admin.serverPort", "8080"), address), "admin.serverPort")
 
 
 def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:
@@ -249,7 +234,8 @@ def _client_of(text: str, host: str) -> str:
     client_host, _, port = text.rpartition(":")
     if not port:
         return ""
-    return f"{host if client_host in EVERY_INTERFACE else client_host}:{port}"
+    is_named = client_host and client_host not in EVERY_INTERFACE
+    return f"{client_host if is_named else host}:{port}"
 
 
 def _put_member(path: str, servers: list[str], result: ZooCfg) -> None:

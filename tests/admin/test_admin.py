@@ -184,9 +184,16 @@ def test_a_probe_that_gave_up_is_not_answered() -> None:
 
 
 def test_a_page_that_is_not_there_is_not_found(site: AdminSite) -> None:
-    status, text = get(site, "nothing/at/all")
-    assert status == 404
-    assert "/metrics" in text
+    assert get(site, "nothing/at/all") == (
+        404,
+        "No such page. There are /healthz, /readyz, /metrics, /commands, /backup; POST to /backup.\n",
+    )
+
+
+def test_where_a_page_is_not_found_the_members_of_a_cell_are_named() -> None:
+    nothing = partial(succeed, "")
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), nothing, nothing, dict)
+    assert "/members" in get(site, "nothing")[1]
 
 
 def test_metrics_are_the_figures_of_mntr(site: AdminSite) -> None:

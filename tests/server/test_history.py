@@ -13,7 +13,7 @@ from tests.tree.past import range_at, value_at
 from tests.tree.world import CHANGED, CREATED, DELETED, World
 from znoded.jute.ops import Op
 from znoded.jute.primitives import Reader
-from znoded.server.rearm import TreeAsSeen
+from znoded.server.set_watches import TreeAsSeen
 from znoded.tree import history as history_module
 from znoded.tree.acl import SUPER
 from znoded.tree.history import History

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ from unittest import mock
 
 from tests.simulation.simulation import run
 from tests.zab_raft.core.history import Violation
-from znoded.server import rearm as rearming
+from znoded.server import set_watches
 from znoded.server.cell_member import CellMember
 from znoded.server.delivery import Delivery
 from znoded.server.handshake import Handshake
@@ -26,6 +25,7 @@ from znoded.server.member import Member
 from znoded.server.pipeline import Pipeline
 from znoded.server.read_gate import ReadGate
 from znoded.server.sessions import SessionTracker
+from znoded.server.wall_clock import wall_ms
 from znoded.tree.commands import HEAD, HEAD_BYTES
 from znoded.tree.tree import Tree
 from znoded.watches.catch_up import catch_up
@@ -184,7 +184,7 @@ def _nothing_is_caught_up() -> list[Plant]:
     def blind(watches: Any, watcher: Any, view: Any, zxid: int, **lists: Any) -> Any:
         return catch_up(watches, watcher, view, view._tree.zxid, **lists)
 
-    return [(rearming, "catch_up", lambda _: blind)]
+    return [(set_watches, "catch_up", lambda _: blind)]
 
 
 def _reads_overtake_their_sessions_writes() -> list[Plant]:
@@ -205,7 +205,7 @@ def _clients_stay_when_a_snapshot_comes() -> list[Plant]:
 def _each_member_has_its_own_time() -> list[Plant]:
     def change(apply: Any) -> Any:
         def timed(tree: Any, zxid: int, command: bytes) -> Any:
-            return apply(tree, zxid, struct.pack(">q", int(time.time() * 1000)) + command[8:])
+            return apply(tree, zxid, struct.pack(">q", wall_ms()) + command[8:])
 
         return timed
 

@@ -90,13 +90,6 @@ class TestConfigNode:
         assert (loaded.roster, loaded.config_version) == (b"first", house.tree.config_version)
         assert state(loaded) == state(house.tree)
 
-    def test_a_checkpoint_from_before_there_were_cells_has_none(self) -> None:
-        checkpoint = Checkpoint()
-        checkpoint.write(World().tree.take_changes())
-        del checkpoint.tables[b"meta"][b"roster"], checkpoint.tables[b"meta"][b"config_version"]
-        loaded = checkpoint.load()
-        assert (loaded.roster, loaded.config_version) == (b"", 0)
-
 
 class TestDecidedReconfig:
     def test_the_reply_is_the_new_text_and_its_stat(self, house: World, client: Client) -> None:

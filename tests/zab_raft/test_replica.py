@@ -19,7 +19,7 @@ from znoded.zab_raft import replica as replica_module
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
-from znoded.zab_raft.spare_memory import give_spare_memory_back
+from znoded.zab_raft.malloc_trim import malloc_trim
 
 
 class GatedFiles(SplitFiles):
@@ -293,9 +293,7 @@ def test_memory_that_a_large_checkpoint_took_is_given_back(
 ) -> None:
     threads: list[str] = []
     monkeypatch.setattr(checkpointer_module, "LARGE_ITEMS", 15)
-    monkeypatch.setattr(
-        checkpointer_module, "give_spare_memory_back", lambda: threads.append(threading.current_thread().name)
-    )
+    monkeypatch.setattr(checkpointer_module, "malloc_trim", lambda: threads.append(threading.current_thread().name))
     member = JournalMember(tmp_path).start()
     for number in range(commands):
         member.write(bytes([number]))
@@ -307,7 +305,7 @@ def test_memory_that_a_large_checkpoint_took_is_given_back(
 
 def test_giving_memory_back_harms_nothing() -> None:
     kept = [bytes(1000) for _ in range(1000)]
-    give_spare_memory_back()
+    malloc_trim()
     assert kept == [bytes(1000)] * 1000
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 
 import lmdb
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from znoded.zab_raft.checkpoint import DATA_FILE, Checkpoint
 from znoded.zab_raft.errors import CheckpointDamaged
-from znoded.zab_raft.position import POSITION_KEY, POSITION_TABLE
+from znoded.zab_raft.position import POSITION_TABLE
 from znoded.zab_raft.table_digests import DIGESTS_TABLE, DigestDiffers, checked, digest_of
 
 keys = st.sampled_from([b"/a", b"/b", b"/c", b"/long" + b"k" * 600])
@@ -82,21 +81,6 @@ def test_many_items_are_checked_to_the_last() -> None:
     assert [item for chunk in checked(items, digest_of(items)) for item in chunk] == items
     with pytest.raises(DigestDiffers):
         list(checked([*items[:-1], (b"4999", b"y")], digest_of(items)))
-
-
-def test_checkpoint_of_a_version_without_digests_gets_them_at_the_start(tmp_path: Path) -> None:
-    store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/a", b"1"), (b"/" + b"k" * 600, b"2")]}, 3, 1)
-    store.close()
-    with lmdb.open(str(tmp_path), max_dbs=8) as environment, environment.begin(write=True) as transaction:
-        transaction.drop(environment.open_db(DIGESTS_TABLE, txn=transaction))
-        position = environment.open_db(POSITION_TABLE, txn=transaction)
-        transaction.put(POSITION_KEY, struct.pack(">QQ", 3, 1), db=position)
-    for _ in range(2):
-        store = Checkpoint(str(tmp_path))
-        assert (store.index, store.term) == (3, 1)
-        assert read(store, b"nodes") == {b"/a": b"1", b"/" + b"k" * 600: b"2"}
-        store.close()
 
 
 @pytest.mark.parametrize("table", [DIGESTS_TABLE, b"nodes", POSITION_TABLE])

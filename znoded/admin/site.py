@@ -34,7 +34,8 @@ class Pages(Resource):
         """Name the pages there are."""
         request.setResponseCode(NOT_FOUND)
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        return b"No such page. There are /healthz, /readyz, /metrics, /commands, /members, and /backup to POST to.\n"
+        names = ", ".join(f"/{name.decode()}" for name in self.listStaticNames())  # type: ignore[no-untyped-call]
+        return f"No such page. There are {names}; POST to /backup.\n".encode()
 
 
 class ForbiddenPage(Resource):

@@ -20,7 +20,7 @@ from znoded.jute.records import (
     WatchKindRequest,
 )
 from znoded.server.connection import ClientConnection
-from znoded.server.rearm import rearm
+from znoded.server.set_watches import set_watches
 from znoded.tree import reads
 
 if TYPE_CHECKING:
@@ -152,10 +152,10 @@ class Answers:
     def _set_watches(self, connection: ClientConnection, record: bytes) -> Reply:
         old = SetWatchesRequest.decode(Reader(record))
         request = SetWatches2Request(old.relative_zxid, old.data, old.exist, old.child, (), ())
-        return rearm(self._member, connection, request), b""
+        return set_watches(self._member, connection, request), b""
 
     def _set_watches2(self, connection: ClientConnection, record: bytes) -> Reply:
-        return rearm(self._member, connection, SetWatches2Request.decode(Reader(record))), b""
+        return set_watches(self._member, connection, SetWatches2Request.decode(Reader(record))), b""
 
 
 def _path(record: bytes) -> bytes | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import struct
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import ceil
@@ -33,10 +32,11 @@ from znoded.server.membership import (
     refused_change,
     roster_command,
 )
+from znoded.server.peer_tls import PeerContext
 from znoded.server.read_gate import ReadGate
 from znoded.server.readiness import PATIENCE_S, Readiness
 from znoded.server.sessions import LiveSession
-from znoded.server.tls import PeerContext
+from znoded.server.wall_clock import wall_ms
 from znoded.tree import reconfig
 from znoded.tree.tables import NODES, ReadTable
 from znoded.zab_raft.cell.machine import Refusal
@@ -292,7 +292,7 @@ class CellMember(Member):
         self._leads_since_ms = self.monotonic_ms()
         self._proposal_bytes = NO_PROPOSAL
         self.sessions.grant_all(self._leads_since_ms)
-        return [self.new_term(), roster_command(self.tree, int(time.time() * 1000))]
+        return [self.new_term(), roster_command(self.tree, wall_ms())]
 
     def leader_changed(self, leader: int, term: int) -> None:
         if leader:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from znoded.jute.primitives import INT, JuteError, Reader
 from znoded.jute.records import ConnectRequest, ConnectResponse
 from znoded.server.connection import ClientConnection, State
 from znoded.server.sessions import LiveSession
+from znoded.server.wall_clock import wall_ms
 from znoded.tree.proposals import attach_session, new_session
 from znoded.tree.sessions import MARK_BITS, PASSWORD_BYTES, attach_member, next_attach
 
@@ -132,7 +132,7 @@ class Handshake:
             return
         session_id = member.next_session_id()
         attach = self._next_attach(0)
-        if not member.propose(new_session(int(time.time() * 1000), session_id, attach, timeout_ms, None)):
+        if not member.propose(new_session(wall_ms(), session_id, attach, timeout_ms, None)):
             connection.abort()
             return
         connection.state = State.OPENING
@@ -141,7 +141,7 @@ class Handshake:
     def open_unconnected(self, timeout_ms: int) -> int | None:
         """Propose a session that no connection waits for: its id, or None while the log takes nothing."""
         session_id = self._member.next_session_id()
-        proposed = new_session(int(time.time() * 1000), session_id, self._next_attach(0), timeout_ms, None)
+        proposed = new_session(wall_ms(), session_id, self._next_attach(0), timeout_ms, None)
         return session_id if self._member.propose(proposed) else None
 
     def _next_attach(self, attach: int) -> int:
@@ -166,7 +166,7 @@ class Handshake:
             return
         # What the session sent on its old connection takes effect before anything it sends on this one, or never.
         live.attach_asked = attach = self._next_attach(max(session.attach, live.attach_asked))
-        if not member.replica.propose_attach(attach_session(int(time.time() * 1000), session.id, attach, timeout_ms)):
+        if not member.replica.propose_attach(attach_session(wall_ms(), session.id, attach, timeout_ms)):
             connection.abort()
             return
         connection.state = State.OPENING

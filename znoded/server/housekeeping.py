@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from znoded.server.wall_clock import wall_ms
 from znoded.tree.lock_delay import kept_too_long
 from znoded.tree.proposals import expire_session, sweep_node
 from znoded.tree.sweep import sweep_candidates
@@ -77,7 +77,7 @@ class Housekeeping:
         late_ms = member.monotonic_ms() - now_ms - HEARING_S * 1000
         if not member.ends_sessions or late_ms > member.config.tick_ms:
             return  # in the latter case it was paused meanwhile, and has not heard them yet: the next tick looks again
-        time_ms = int(time.time() * 1000)
+        time_ms = wall_ms()
         if self._end_those_silent_at(now_ms, time_ms):
             # Each tick, unlike other nodes: somebody waits for a lock that its delay kept long enough.
             self._propose_sweeps(time_ms, kept_too_long(member.tree, time_ms, SWEEPS_PER_ROUND))
@@ -99,7 +99,7 @@ class Housekeeping:
     def _sweep(self) -> None:
         member = self._member
         if member.ends_sessions:
-            time_ms = int(time.time() * 1000)
+            time_ms = wall_ms()
             self._propose_sweeps(time_ms, sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND))
 
     def _propose_sweeps(self, time_ms: int, candidates: list[tuple[bytes, int, int]]) -> None:

@@ -27,6 +27,7 @@ from znoded.server.read_gate import ReadGate
 from znoded.server.sessions import LiveSession, SessionTracker
 from znoded.server.stats import RequestStats
 from znoded.server.turns import Turns
+from znoded.server.wall_clock import wall_ms
 from znoded.server.words import Words
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_term
@@ -172,7 +173,7 @@ class Member:
     def new_term(self) -> bytes:
         """The command that begins a term of this member."""
         secret, options = secrets.token_bytes(SECRET_BYTES), tree_options(self.config)
-        return new_term(int(time.time() * 1000), self.replica.term, secret, options)
+        return new_term(wall_ms(), self.replica.term, secret, options)
 
     def track_sessions(self) -> None:
         """Watch over the sessions of a state that was recovered. Nobody was heard meanwhile: each has its full timeout.
@@ -256,7 +257,7 @@ class Member:
         The clock alone would not do: set back over a restart, it would give the id of a session that ended, and its
         password with it, to another client.
         """
-        by_clock = (time.time_ns() // 1_000_000 & (1 << 40) - 1) << 16
+        by_clock = (wall_ms() & (1 << 40) - 1) << 16
         self._last_session_number = max(self._last_session_number, self.tree.last_session_number, by_clock - 1) + 1
         return as_long(self.config.member << SESSION_NUMBER_BITS | self._last_session_number)
 

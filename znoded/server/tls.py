@@ -10,11 +10,11 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import Certificate
 from OpenSSL import SSL
-from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from znoded.config import CellTlsConfig, TlsConfig
+from znoded.config import TlsConfig
 from znoded.server.distinguished_name import rfc2253, subject_of
 
 log = Logger()
@@ -87,23 +87,6 @@ def make_context(config: TlsConfig, method: int = SSL.TLS_SERVER_METHOD) -> SSL.
         context.load_client_ca(os.fsencode(client_ca))
         context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT)
     return context
-
-
-@implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)
-class PeerContext:
-    """Makes the TLS side of each connection between members: both ends show a certificate that one CA signed."""
-
-    def __init__(self, config: CellTlsConfig) -> None:
-        """Raise TlsFilesError."""
-        self._context = make_context(TlsConfig((), config.certificate, config.private_key, config.ca), SSL.TLS_METHOD)
-
-    def clientConnectionForTLS(self, tlsProtocol: Any) -> SSL.Connection:
-        """The side that dials."""
-        return SSL.Connection(self._context, None)
-
-    def serverConnectionForTLS(self, tlsProtocol: Any) -> SSL.Connection:
-        """The side that is dialled."""
-        return SSL.Connection(self._context, None)
 
 
 def _check_private_key(path: str) -> None:

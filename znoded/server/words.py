@@ -11,7 +11,6 @@ import os
 import platform
 import resource
 import socket
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -20,6 +19,7 @@ import znoded
 from znoded.config_values import EVERY_WORD
 from znoded.jute.ops import Op
 from znoded.server.server_view import READ_ONLY, ConnectionView, ServerView
+from znoded.server.wall_clock import wall_ms
 
 #: The release of ZooKeeper whose protocol and texts these are: clients decide by it what they may ask.
 ZOOKEEPER_RELEASE = "3.9.5"
@@ -254,7 +254,7 @@ class Words:
     # ---- connections and sessions
 
     def _cons(self) -> str:
-        boot_ms = time.time() * 1000 - self._server.monotonic_ms()
+        boot_ms = wall_ms() - self._server.monotonic_ms()
         connections = self._server.connections()
         return "".join(f"{_connection_line(each)}{_session_part(each, boot_ms)})\n" for each in connections) + "\n"
 
@@ -264,7 +264,7 @@ class Words:
 
     def _dump(self) -> str:
         server = self._server
-        boot_ms = time.time() * 1000 - server.monotonic_ms()
+        boot_ms = wall_ms() - server.monotonic_ms()
         sessions = server.sessions.expiry_buckets()
         deadline_of = {session_id: deadline_ms for deadline_ms, ids in sessions.items() for session_id in ids}
         connections: dict[int, list[str]] = {}
@@ -352,7 +352,7 @@ def _connection_line(connection: ConnectionView) -> str:
     return f" {_address(connection)}[{interest}](queued={queued},recved={received},sent={sent}"
 
 
-def _session_part(connection: ConnectionView, boot_ms: float) -> str:
+def _session_part(connection: ConnectionView, boot_ms: int) -> str:
     """What `cons` adds for a connection with a session. `boot_ms` is when the monotonic clock began, since 1970."""
     live = connection.live
     if live is None:
@@ -360,7 +360,7 @@ def _session_part(connection: ConnectionView, boot_ms: float) -> str:
     parts = {
         "sid": _hex(connection.session_id),
         "lop": OP_NAMES.get(connection.last_op, "NA"),
-        "est": int(boot_ms + connection.accepted_ms),
+        "est": boot_ms + connection.accepted_ms,
         "to": live.timeout_ms,
         **({"lcxid": _hex(connection.last_xid)} if connection.last_xid >= 0 else {}),
         "lzxid": _hex(connection.last_zxid),
@@ -373,7 +373,7 @@ def _session_part(connection: ConnectionView, boot_ms: float) -> str:
     return "".join(f",{key}={value}" for key, value in parts.items())
 
 
-def _expiry_sets(title: str, sets: Mapping[int, list[str]], boot_ms: float) -> Iterator[str]:
+def _expiry_sets(title: str, sets: Mapping[int, list[str]], boot_ms: int) -> Iterator[str]:
     """What ends when. The keys are ms on the monotonic clock, which began at `boot_ms` since 1970."""
     yield f"{title} Sets ({len(sets)})/({sum(map(len, sets.values()))}):\n"
     for deadline_ms in sorted(sets):

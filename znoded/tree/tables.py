@@ -103,16 +103,14 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.cell_secret = meta[b"cell_secret"]
     tree.options = tree.options.decided(meta[b"options"])
     tree.last_session_number = LONG.unpack(meta[b"last_session_number"])[0]
-    # A checkpoint made before there were cells knows no members.
-    tree.roster = meta.get(b"roster", b"")
-    tree.config_version = LONG.unpack(meta.get(b"config_version", LONG.pack(0)))[0]
+    tree.roster = meta[b"roster"]
+    tree.config_version = LONG.unpack(meta[b"config_version"])[0]
     tree.nodes = nodes
     tree.created = {path: INT.unpack(value)[0] for path, value in read_table(CREATED)}
     tree.acls = {path: tree.interned(ACL_VECTOR.read(Reader(value)) or ()) for path, value in read_table(ACLS)}
     tree.kinds = {path: LONG.unpack(value)[0] for path, value in read_table(KINDS)}
     tree.sessions = {session.id: session for session in map(_decode_session, read_table(SESSIONS))}
-    # A checkpoint made before there was a history has none.
-    tree.history.load(read_table, LONG.unpack(meta.get(b"history_oldest", meta[b"zxid"]))[0])
+    tree.history.load(read_table, LONG.unpack(meta[b"history_oldest"])[0])
     tree.history.acl_changed(tree.zxid)  # maybe
     tree.dirty = Dirty()
     tree.dirty_bytes = 0

@@ -263,21 +263,6 @@ class Checkpoint:
         with self._environment.begin() as transaction:
             position = self._position(transaction)
         self.index, self.term = position.index, position.term
-        if position.seal is None:
-            self._adopt()
-
-    def _adopt(self) -> None:
-        """Begin to keep digests, in a checkpoint that was stored by a version that kept none."""
-        with self._environment.begin() as transaction:
-            names = [name for name in transaction.cursor().iternext(values=False) if name != POSITION_TABLE]
-        handles = {name: self._table(name) for name in names}
-        digests_table, position_table = self._table(DIGESTS_TABLE), self._table(POSITION_TABLE)
-        with self._environment.begin(write=True) as transaction:
-            digests = TableDigests(transaction, digests_table)
-            for name, handle in handles.items():
-                digests.adopt(name, handle)
-            position = Position(self.index, self.term, digests.seal)
-            transaction.put(POSITION_KEY, position.encode(), db=position_table)
 
     def _table(self, name: bytes) -> Any:
         """The table's handle. Not for use within a transaction: making a table is one of its own."""

@@ -16,7 +16,7 @@ from znoded.zab_raft.core.messages import Snapshot
 from znoded.zab_raft.errors import CheckpointFailed
 from znoded.zab_raft.increment import Changes
 from znoded.zab_raft.log_thread import Reactor
-from znoded.zab_raft.spare_memory import give_spare_memory_back
+from znoded.zab_raft.malloc_trim import malloc_trim
 from znoded.zab_raft.state_machine import StateMachine
 from znoded.zab_raft.storage_options import StorageOptions
 
@@ -108,7 +108,7 @@ class Checkpointer:
                 self._store.write, {**changes, **increment.cell}, snapshot.index, snapshot.term
             ).addCallbacks(lambda _none: self._stored(snapshot), lambda failure: self._failed(failure, changes))
             if sum(map(len, changes.values())) >= LARGE_ITEMS:
-                self._busy.addCallback(lambda _none: self.in_thread(give_spare_memory_back))
+                self._busy.addCallback(lambda _none: self.in_thread(malloc_trim))
         return self.idle
 
     def _stored(self, snapshot: Snapshot) -> None:

@@ -14,17 +14,15 @@ POSITION_KEY = b"index and term"
 
 _FIELDS = Struct(">QQQ")
 _CHECKSUM = Struct(">I")
-#: The index and term alone, from a version that kept no digests.
-_UNSEALED = Struct(">QQ")
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The entry that was applied last. `seal` is the digest of the table of digests, None if there is no such table."""
+    """The entry that was applied last. `seal` is the digest of the table of digests."""
 
     index: int
     term: int
-    seal: int | None
+    seal: int
 
     def encode(self) -> bytes:
         """The form in which it is stored, with its own checksum."""
@@ -36,9 +34,6 @@ class Position:
         """From its stored form, None being a checkpoint that holds nothing. Raises DigestDiffers."""
         if stored is None:
             return cls(0, 0, 0)
-        if len(stored) == _UNSEALED.size:
-            index, term = _UNSEALED.unpack(stored)
-            return cls(index, term, seal=None)
         fields = stored[: _FIELDS.size]
         if len(stored) != _FIELDS.size + _CHECKSUM.size or _CHECKSUM.pack(crc32c(fields)) != stored[_FIELDS.size :]:
             raise DigestDiffers("its checksum is another")

@@ -54,15 +54,9 @@ class TableDigests:
         with self._transaction.cursor(handle) as cursor:
             replaced = cursor.getmulti([key for key, _ in items])
         added = [(key, value) for key, value in items if value is not None]
-        self._put(table, self.by_table.get(table, 0) + digest_of(added) - digest_of(replaced))
-
-    def adopt(self, table: bytes, handle: Any) -> None:
-        """Take a table for what it is: it was stored by a version that kept no digests."""
-        self._put(table, sum(map(digest_of, _chunks(self._transaction.cursor(handle)))))
-
-    def _put(self, table: bytes, digest: int) -> None:
-        self.by_table[table] = digest % _WRAP
-        self._transaction.put(table, _DIGEST.pack(digest % _WRAP), db=self._handle)
+        digest = (self.by_table.get(table, 0) + digest_of(added) - digest_of(replaced)) % _WRAP
+        self.by_table[table] = digest
+        self._transaction.put(table, _DIGEST.pack(digest), db=self._handle)
 
 
 def checked(items: Iterable[tuple[bytes, bytes]], digest: int) -> Iterator[Sequence[tuple[bytes, bytes]]]:

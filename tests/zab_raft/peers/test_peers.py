@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import CancelledError
-from twisted.logger import LogEvent, capturedLogs, formatEvent
+from twisted.logger import LogEvent, LogLevel, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from tests.zab_raft.peers.loop import CELL, Loop, Member, connect, introduce, table_of
@@ -191,6 +191,14 @@ def test_who_does_not_belong_is_refused_with_one_line_a_side(
     assert first.peers.send(3, FrameKind.TELL, b"still there")
     loop.run_until(lambda: third.handler.frames)
     assert not second.handler.events
+
+
+def test_neither_side_warns_of_a_member_that_is_not_in_the_cell_yet(loop: Loop, member: Make) -> None:
+    first, second = member(1), member(2, cell=NO_CELL)
+    with capturedLogs() as events:
+        first.peers.set_members({1: (1, first.address), 2: (2, second.address)}, 2)
+        loop.run_until(lambda: len(lines(events)) >= 2)
+    assert {event["log_level"] for event in events} == {LogLevel.info}
 
 
 def test_another_member_at_an_address_is_refused(loop: Loop, member: Make) -> None:

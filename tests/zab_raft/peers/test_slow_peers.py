@@ -8,11 +8,11 @@ from typing import Any
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import capturedLogs, formatEvent
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from znoded.zab_raft.peers.acceptor import Acceptor, Incoming
 from znoded.zab_raft.peers.connection import HANDSHAKE_TIMEOUT_S
-from znoded.zab_raft.peers.gate import Gate
+from znoded.zab_raft.peers.gate import NOT_IN_A_CELL_YET, Gate
 from znoded.zab_raft.peers.handshake import Hello
 from znoded.zab_raft.peers.identity import Identity
 from znoded.zab_raft.peers.incarnations import Incarnations
@@ -65,6 +65,18 @@ def test_refusals_are_logged_once_a_minute_and_never_as_a_flood() -> None:
         "53 more peer connections were refused in the last minute",
         "peer connection with a:2 refused: no",
     ]
+
+
+def test_a_member_that_is_still_blank_is_no_reason_to_warn() -> None:
+    clock = Clock()
+    refusals = RefusalLog(clock.seconds)
+    with capturedLogs() as events:
+        for reason in (f"member 2 {NOT_IN_A_CELL_YET}", f"the other side says: member 2 {NOT_IN_A_CELL_YET}"):
+            refusals.add("a", "a:1", reason)
+            refusals.add("a", "a:1", reason)
+        clock.advance(PERIOD_S)
+        refusals.add("a", "a:1", "no")
+    assert [event["log_level"] for event in events] == [LogLevel.info, LogLevel.info, LogLevel.warn]
 
 
 def outlet(limit_bytes: int = 10) -> tuple[Outlet, Any]:

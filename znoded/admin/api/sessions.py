@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hmac
-import time
 
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend
 from znoded.jute.primitives import LONG
+from znoded.server.wall_clock import wall_ms
 from znoded.tree.proposals import close_unconnected
 from znoded.tree.sessions import Session
 
@@ -49,7 +49,7 @@ class Sessions:
 
     async def close(self, session: Session) -> None:
         """End it; what it held is free then."""
-        time_ms = int(time.time() * 1000)
+        time_ms = wall_ms()
         attach, sequence = session.attach, session.sequence
         if not self._member.propose(close_unconnected(time_ms, session.id, attach, sequence + 1)):
             raise errors.disk_full()

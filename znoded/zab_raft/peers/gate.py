@@ -8,6 +8,9 @@ from typing import Protocol
 from znoded.zab_raft.peers.handshake import Hello, Purpose
 from znoded.zab_raft.peers.identity import Identity
 
+#: How the reason ends why a blank member, which asks for its cell itself, is refused where a member belongs.
+NOT_IN_A_CELL_YET = "is not in a cell yet"
+
 
 class KnownIncarnations(Protocol):
     def is_known(self, raft_id: int, incarnation: bytes) -> bool:
@@ -71,9 +74,9 @@ class Gate:
     def _why_not_member(self, other: Identity) -> str:
         own = self.identity
         if own.blank:
-            return f"member {own.number} is not in a cell yet"
+            return f"member {own.number} {NOT_IN_A_CELL_YET}"
         if other.blank:
-            return f"member {other.number} is not in a cell yet"
+            return f"member {other.number} {NOT_IN_A_CELL_YET}"
         if other.cell != own.cell:
             return self._why_not_of_another_cell(other)
         if other.raft_id == own.raft_id:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
+
+from znoded.zab_raft.peers.gate import NOT_IN_A_CELL_YET
 
 PERIOD_S = 60.0
 #: Of a period.
@@ -26,11 +28,14 @@ class RefusalLog:
         """A connection with `where`, an address on `host`, was refused by either side."""
         if self._seconds() >= self._period_ends_s:
             self._end_period()
+        # In each first start of a cell: who is in it dials members that are about to hear of it.
+        is_expected = reason.endswith(NOT_IN_A_CELL_YET)
         if (host, reason) in self._said or len(self._said) >= LINES_LIMIT:
-            self._left_out += 1
+            self._left_out += not is_expected
             return
         self._said.add((host, reason))
-        log.warn("peer connection with {where} refused: {reason}", where=where, reason=reason)
+        level = LogLevel.info if is_expected else LogLevel.warn
+        log.emit(level, "peer connection with {where} refused: {reason}", where=where, reason=reason)
 
     def _end_period(self) -> None:
         if self._left_out:

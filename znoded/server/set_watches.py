@@ -1,4 +1,4 @@
-"""Setting watches again after a reconnect: the tree and its history, as catching up has to see them."""
+"""setWatches after a reconnect: the tree and its history, as catching up has to see them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TreeAsSeen:
         return nearest
 
 
-def rearm(member: Member, connection: ClientConnection, request: SetWatches2Request) -> ErrorCode:
+def set_watches(member: Member, connection: ClientConnection, request: SetWatches2Request) -> ErrorCode:
     """Set the watches of a setWatches or setWatches2, and queue what was missed; the error to answer with."""
     given = (request.data, request.exist, request.child, request.persistent, request.persistent_recursive)
     lists = [paths for paths in given if paths is not None]
