@@ -154,6 +154,44 @@ def test_a_wait_for_a_lock_that_is_over_is_repeated_without_a_wait() -> None:
     assert [asked.fields["timeout_ms"] for asked in well.asked_for("lock/acquire")] == [0]
 
 
+def test_a_lock_that_fails_is_withdrawn_if_its_member_broke_off_before() -> None:
+    """The other one need not know what the first one put in line."""
+    cell = FakeCell(2)
+    first, second = cell.members
+    client = cell.client()
+    session = session_of(cell, client, 100_000)
+    second.answers["lock/acquire"] = refused("disk_full")
+    locking = cell.start(client.lock(session, "/lock", timeout_s=5))
+    cell.let_pass(1)
+    first.close_connections()
+    with pytest.raises(ApiError):
+        cell.result(locking)
+    cell.let_pass(1)
+    assert [asked.fields["timeout_ms"] > 0 for asked in second.asked_for("lock/acquire")] == [True, False]
+
+
+def test_a_session_is_kept_alive_though_a_proxy_answers_for_a_member() -> None:
+    cell = FakeCell(2)
+    client = cell.client()
+    session = session_of(cell, client)
+    for member in cell.members:
+        member.answers["session/keepalive"] = 503, {"message": "no upstream"}
+    cell.let_pass(4)
+    for member in cell.members:
+        member.answers["session/keepalive"] = DONE
+    cell.let_pass(60)
+    assert not session.is_lost
+
+
+def test_a_stream_goes_on_elsewhere_though_a_proxy_answers_for_a_member() -> None:
+    cell = FakeCell(2)
+    first, second = cell.members
+    first.answers["watch"] = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\n\r\n<html>"
+    line = b'{"type": "progress", "revision": 3}\n'
+    second.answers["watch"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line)
+    assert cell.result(anext(cell.client().watch(key="/a"))) == Progress(3)
+
+
 def test_a_stream_that_falls_silent_goes_on_at_another_member() -> None:
     cell = FakeCell(2)
     for revision, member in enumerate(cell.members):

@@ -16,6 +16,7 @@ from tests.zab_raft.split_files import SplitFiles
 from znoded.zab_raft import checkpointer as checkpointer_module
 from znoded.zab_raft import log_thread as log_thread_module
 from znoded.zab_raft import replica as replica_module
+from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.errors import CheckpointFailed, DirectoryError, LogDamaged
 from znoded.zab_raft.files import Files
 from znoded.zab_raft.increment import Changes
@@ -334,6 +335,29 @@ def test_backup_into_a_directory_that_exists_fails(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
     member.stop()
+
+
+def test_backup_of_a_member_that_must_not_go_on_fails(tmp_path: Path) -> None:
+    member = JournalMember(tmp_path / "data").start()
+    member.write(b"a")
+    member.replica._log_failed(OSError("the disk is gone"))
+    with pytest.raises(CheckpointFailed):
+        member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
+
+
+def test_backup_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise CheckpointFailed("no room")
+
+    member = JournalMember(tmp_path / "data").start()
+    member.write(b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "backup", fail)
+        with pytest.raises(CheckpointFailed):
+            member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
+    member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
+    member.stop()
+    assert commands_in(tmp_path / "backup") == [b"a"]
 
 
 def test_backup_fails_when_the_checkpoint_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

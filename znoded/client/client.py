@@ -205,7 +205,7 @@ class Client:
                     else:
                         refusal += content
             if exchange.status != 200:
-                raise ApiError(exchange.status, json.loads(refusal)["error"])
+                raise _refusal(exchange.status, refusal)
             raise ConnectionError("the stream ended")
         finally:
             stream.close()
@@ -258,14 +258,12 @@ class Client:
                 stream.close()  # which tells the member that nobody waits any more
                 raise
             else:
-                status = exchange.status
                 self._keep(member, stream, exchange)
-                if status == 200:
+                if not isinstance(answer, ApiError):
                     return answer
-                refusal = ApiError(status, answer["error"])
-                if refusal.code not in TRY_ELSEWHERE:
-                    raise refusal
-                failure = refusal
+                if answer.code not in TRY_ELSEWHERE:
+                    raise answer
+                failure = answer
             await pauses.next(member, failure)
 
     async def _connection(self, member: Member, timeout_s: float) -> tuple[Stream, Exchange]:
@@ -326,16 +324,26 @@ class _Pauses:
         self._pause_s = min(2 * self._pause_s, self._pause_most_s)
 
 
-async def _exchanged(stream: Stream, exchange: Exchange, path: str, fields: Fields) -> Fields:
+async def _exchanged(stream: Stream, exchange: Exchange, path: str, fields: Fields) -> Fields | ApiError:
     await stream.write(exchange.post(f"/v1/{path}", fields))
     body = b""
     while not exchange.is_done:
         body += b"".join(exchange.receive(await stream.read()))
+    if exchange.status != 200:
+        return _refusal(exchange.status, body)
     try:
         content: dict[str, Any] = json.loads(body)
     except ValueError as error:
-        raise ProtocolError(f"an answer of status {exchange.status} that is not JSON") from error
+        raise ProtocolError("an answer that is not JSON") from error
     return content
+
+
+def _refusal(status: int, body: bytes) -> ApiError:
+    """The error that an answer tells. Raises ProtocolError for one that no member gives, but a proxy may."""
+    try:
+        return ApiError(status, json.loads(body)["error"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ProtocolError(f"an answer of status {status} that names no error") from error
 
 
 def _when(revision: int | None, serializable: bool) -> dict[str, object]:

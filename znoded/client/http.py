@@ -86,9 +86,12 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The lines that `data` completes."""
+        """The lines that `data` completes. Raises ProtocolError."""
         *whole, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in whole if line]
+        try:
+            return [json.loads(line) for line in whole if line]
+        except ValueError as error:
+            raise ProtocolError("a line that is not JSON") from error
 
 
 def basic(user: str, password: str) -> str:

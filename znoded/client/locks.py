@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from znoded.client.sessions import Session
     from znoded.client.txn import Acl, Txn
 
+#: What tells that no contender of this attempt is in line. Others may come from a member that did not know of one.
+NOT_IN_LINE = frozenset(("lock_timeout", "lock_lost", "session_expired"))
+
 log = logging.getLogger("znoded.client")
 
 
@@ -80,9 +83,9 @@ async def acquire(client: Client, session: Session, lock: str, timeout_s: float,
                     continue
                 raise
             return Held(client, session, lock, answer["key"], answer["token"])
-    except ApiError:
-        raise  # the member has seen to it
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, ApiError) and error.code in NOT_IN_LINE:
+            raise
         client.io.spawn(_withdraw(client, session, lock, fields))
         raise
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.endpoints import HostnameEndpoint, connectProtocol, wrapClientTLS
+from twisted.internet.error import ConnectingCancelledError
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
@@ -84,8 +85,8 @@ class TwistedIo:
             endpoint = wrapClientTLS(tls, endpoint)
         try:
             stream: TwistedStream = await connectProtocol(endpoint, TwistedStream())
-        except CancelledError:
-            raise
+        except (CancelledError, ConnectingCancelledError):
+            raise CancelledError from None
         except Exception as error:
             raise ConnectionError(f"no connection to {host}:{port}: {error}") from error
         return stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.directory import DataDirectory
@@ -11,5 +12,9 @@ from znoded.zab_raft.directory import DataDirectory
 def copy_checkpoint(directory: DataDirectory, store: Checkpoint, path: str) -> None:
     """Make a data directory `path` with the checkpoint and no log. Blocks; raises CheckpointFailed or OSError."""
     os.mkdir(path)
-    store.backup(os.path.join(path, "state"))
-    directory.found_copy(path)
+    try:
+        store.backup(os.path.join(path, "state"))
+        directory.found_copy(path)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)  # it was not there before
+        raise

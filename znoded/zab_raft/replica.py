@@ -158,7 +158,7 @@ class Replica:
         index = self.applied_index
         while self._store.index < index:
             yield self._checkpointer.begin()
-            if self._checkpointer.is_stuck:
+            if self._checkpointer.is_stuck or not self._is_sound:
                 raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")
         yield self._checkpointer.in_thread(copy_checkpoint, self.directory, self._store, path)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.admin.api.house import ApiHouse
+from tests.admin.api.test_streams import ALICE, ONLY_CREATOR
 from tests.server.test_cell_member import FollowersHouse, FollowingReplica
 from znoded.admin.api.site import ApiSite
 from znoded.admin.api.waiting import PATIENCE_S
@@ -178,6 +179,35 @@ def test_streams_look_for_what_a_jump_of_the_state_left_out(
     revision = house.put("/a")
     house.settle()
     assert [line["revision"] for line in stream.lines()] == [revision, revision]
+
+
+def test_streams_that_a_jump_of_the_state_ends_keep_nothing_from_others(
+    house: FollowersApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of an observer who may not read the leader's key any more."""
+    observer, stream = house.dial(), house.dial()
+    observer.send("election/observe?election=/leader")
+    house.settle()
+    stream.send("watch?prefix=/a")
+    house.settle()
+    stream.lines()
+    history = house.member.tree.history
+    changes = history.changes
+    jumped: list[int] = []
+
+    def fail_once(*arguments: int) -> Any:
+        if not jumped:
+            jumped.append(1)
+            raise Compacted(1)
+        return changes(*arguments)
+
+    monkeypatch.setattr(history, "changes", fail_once)
+    leader = {"op": "put", "key": "/leader", "value": "", "acl": ONLY_CREATOR}
+    house.done("txn", {"then": [leader, {"op": "put", "key": "/a", "value": ""}]}, user=ALICE)
+    house.settle()
+    house.pass_time(1)
+    assert [line["type"] for line in stream.lines()] == ["events", "progress"]
+    assert observer.lines()[-1]["error"]["code"] == "no_auth"
 
 
 def test_streams_wait_while_the_history_cannot_be_read(house: FollowersApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,22 @@ def test_d6_replacement_may_begin_a_segment(tmp_path: Path) -> None:
     assert read(tmp_path).entries == recovery.entries
 
 
+def test_d6_replacement_of_what_a_forgotten_segment_ended_with_is_no_damage(tmp_path: Path) -> None:
+    """It begins before the segment that it is in, whose head was written when the replaced entries were there."""
+    log = begin(tmp_path)
+    write(log, ready(entries(1, *[1] * 30, size_bytes=12), term=1))
+    write(log, ready(entries(31, *[1] * 10, size_bytes=12), term=1))
+    write(log, ready(entries(29, *[2] * 4), term=2, commit=28))
+    write(log, ready((), term=2, commit=32, log_end=32))
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    log.forget(30)
+    assert len(list(tmp_path.glob("*.log"))) == 1
+    recovery = read(tmp_path, 31, 2)
+    assert recovery.entries == entries(29, *[2] * 4)
+    begin(tmp_path, 31, 2)
+    assert read(tmp_path, 31, 2).entries == recovery.entries
+
+
 def test_joined_readies_are_what_the_last_of_them_leaves(tmp_path: Path) -> None:
     log = begin(tmp_path)
     first, second = ready(entries(1, 1, 1, 1), term=1), ready(entries(2, 2), term=2, commit=1)

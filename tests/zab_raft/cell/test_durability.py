@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from twisted.python.failure import Failure
 
 from tests.zab_raft.cell.cell import Cell, TestMember
 from tests.zab_raft.members import JournalMember
@@ -28,6 +29,8 @@ def restart(cell: Cell, *numbers: int) -> None:
     for number in numbers:
         cell[number].start()
     cell.run_until(lambda: all(cell[number].started.called for number in numbers))
+    for number in numbers:
+        assert not cell[number].errors, cell[number].errors
 
 
 def log_entries(member: TestMember) -> list[bytes]:
@@ -460,6 +463,37 @@ def test_backup_is_the_directory_of_a_member_that_is_alone(quick_path: Path) -> 
     cell.result_of(cell[1].replica.backup(str(quick_path / "backup")))
     assert (quick_path / "backup" / "state" / "data.mdb").exists()
     assert b"incarnation" not in (quick_path / "backup" / "meta").read_bytes()
+
+
+@pytest.mark.parametrize("count", range(4, 14))
+def test_d6_deposed_leader_whose_end_crossed_a_segment_starts_again(quick_path: Path, count: int) -> None:
+    cell = Cell(quick_path, segment_bytes=4096, log_tail_bytes=512).start()
+    cell.write(1, 3)
+    cell.settle()
+    cell.network.cut(1)
+    for _ in range(count):
+        cell.propose(1, 1, size_bytes=600)  # it stores them, and nobody commits them
+        cell.run(0.005)
+    cell.run_until(lambda: any(cell[number].replica.leads for number in (2, 3)))
+    leader = next(number for number in (2, 3) if cell[number].replica.leads)
+    cell.write(leader, 2, size_bytes=10)
+    cell.network.heal()
+    cell.settle()
+    for _ in range(4):
+        cell.write(leader, 1, size_bytes=10)
+        cell.settle()
+        cell.checkpoint(1)
+    restart(cell, 1)
+    cell.check()
+
+
+def test_backup_of_a_member_that_must_not_go_on_fails(quick_path: Path) -> None:
+    cell = Cell(quick_path).start()
+    cell.write(1, 3)
+    failures: list[Failure] = []
+    cell[1].replica._fail(OSError("the disk is gone"))
+    cell[1].replica.backup(str(quick_path / "backup")).addErrback(failures.append)
+    assert [failure.type for failure in failures] == [CheckpointFailed]
 
 
 def test_entries_of_all_kinds_come_back(quick_path: Path) -> None:

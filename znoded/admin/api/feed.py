@@ -166,7 +166,7 @@ class Feed:
             except Compacted:
                 # The state was replaced by a newer one, with a shorter history.
                 self.position = self.backend.revision
-                for group in self._groups.values():
+                for group in list(self._groups.values()):  # some of whose streams may end
                     group.catch_up()
                 break
             except Unreadable:

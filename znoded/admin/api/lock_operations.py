@@ -64,7 +64,7 @@ class LockOperations:
             told.append(self._locks.told(contender.path, identities))
         is_held = queue.first is not None and self._locks.is_held(queue.first)
         return {
-            "holder": told[0] if is_held else None,
+            "holder": told[0] if told and is_held else None,
             "waiters": told[1:],
             "waiting": max(len(queue) - 1, 0),
             "revision": self._backend.revision,

@@ -57,7 +57,8 @@ class Locks:
     async def acquire(self, wish: Wish, timeout_s: float) -> Held:
         """Wait for a lock. Whatever ends the wait, the contender does not stay in line longer than it has to.
 
-        Raises lock_timeout, session_expired, lock_lost, and what a write is refused for.
+        Raises lock_timeout, session_expired, lock_lost, and what a write is refused for; outcome_unknown, if nothing
+        came of it and the contender is in line still.
         """
         deadline_s = self._backend.reactor.seconds() + timeout_s
         attempt = Attempt(wish)
@@ -74,9 +75,10 @@ class Locks:
         except CancelledError:
             self._backend.waiting.spawn(self._withdraw(attempt))
             raise
-        except Exception:
+        except Exception as error:
             withdrawing = self._backend.waiting.spawn(self._withdraw(attempt))
-            await self._backend.waiting.for_work(withdrawing, WITHDRAW_PATIENCE_S)
+            if not await self._backend.waiting.for_work(withdrawing, WITHDRAW_PATIENCE_S):
+                raise errors.outcome_unknown() from error  # it goes on, but not if this member ends
             raise
 
     async def _enqueue(self, attempt: Attempt) -> None:

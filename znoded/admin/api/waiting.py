@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
@@ -98,13 +97,16 @@ class Waiting:
         if isinstance(result, Failure) and not result.check(CancelledError, errors.ApiError):
             log.failure("work of the API failed", result)
 
-    async def for_work(self, working: Deferred[Any], timeout_s: float) -> None:
-        """Wait for what was spawned, not longer than this. It goes on when the wait ends, or is cancelled."""
+    async def for_work(self, working: Deferred[Any], timeout_s: float) -> bool:
+        """Wait for what was spawned, not longer than this: whether it ended. If not, or if cancelled, it goes on."""
         done: Deferred[None] = Deferred()
         working.addBoth(lambda _result: None if done.called else done.callback(None))
         done.addTimeout(timeout_s, self._reactor)
-        with suppress(TimeoutError):
+        try:
             await done
+        except TimeoutError:
+            return False
+        return True
 
     async def idle(self, timeout_s: float) -> None:
         """Wait until all that was spawned is done, but not longer than this."""

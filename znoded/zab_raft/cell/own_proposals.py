@@ -51,6 +51,13 @@ class OwnProposals:
             self._to_give += 1
             self.size_bytes += _size_bytes(proposal)
 
+    def add_given(self, commands: Sequence[bytes]) -> None:
+        """More was proposed, behind all the rest, and the leader has it."""
+        size_bytes = sum(map(len, commands))
+        self._proposals += commands
+        self._given_bytes += size_bytes
+        self.size_bytes += size_bytes
+
     def take(self) -> list[Proposal]:
         """What the leader was not given yet, as far as it has room; it counts as given from now on."""
         taken: list[Proposal] = []

@@ -102,8 +102,7 @@ class Proposals:
         except Refused:
             return False
         node.read_behind(first_index + len(commands) - 1)
-        self.own.add(commands)
-        self.own.take()  # the leader, which this member is, has them
+        self.own.add_given(commands)
         return True
 
     def _propose_commands(self, node: Node) -> None:

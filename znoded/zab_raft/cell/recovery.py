@@ -93,7 +93,7 @@ class CellRecovery(Recovery):
             is_repetition = record.offset < reader.header.base_bytes
             self._check_place(reader, record, is_repetition)
             if record.commands:
-                del self.entries[record.first_index - self.first_index :]
+                self._replace_from(record.first_index)
                 self.entries += record.entries()
             if not is_repetition:  # otherwise the header is newer
                 self.hard_state = record.hard_state
@@ -104,10 +104,19 @@ class CellRecovery(Recovery):
                 offset=reader.torn_offset,
             )
 
+    def _replace_from(self, index: int) -> None:
+        """What is here from this index on was never committed.
+
+        It may begin before all that is here: what was in front of that was in a segment that is forgotten.
+        """
+        if index < self.first_index:
+            self.first_index = index
+        del self.entries[index - self.first_index :]
+
     def _check_place(self, reader: SegmentReader, record: Record, is_repetition: bool) -> None:
         """Entries follow what is there or replace its end, but nothing that was committed."""
         least = self._next_index if is_repetition or not record.commands else self.hard_state.commit + 1
-        if not max(least, self.first_index) <= record.first_index <= self._next_index:
+        if not least <= record.first_index <= self._next_index:
             raise LogDamaged(
                 f"{reader.path} is damaged at offset {record.offset}: it has index {record.first_index} where at most "
                 f"{self._next_index} belongs, and at least {least}; remove this member from the cell, empty its data "

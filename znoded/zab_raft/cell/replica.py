@@ -161,7 +161,7 @@ class CellReplica(CellDriver):
                     f"there is no backup in {path}: a snapshot of the leader is put in place just now"
                 )
             yield self._checkpointer.begin()
-            if self._checkpointer.is_stuck:
+            if self._checkpointer.is_stuck or not self._is_sound:
                 raise CheckpointFailed(f"there is no backup in {path}: the checkpoint cannot be stored")
         yield self._checkpointer.in_thread(copy_checkpoint, self.directory, self._store, path)
 

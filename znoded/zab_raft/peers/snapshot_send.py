@@ -135,6 +135,7 @@ class SnapshotStream:
         self._connection: Dialled | None = None
         self._dialling: Deferred[Any] | None = None
         self._pause: DelayedCall | None = None
+        self._position = (b"", b"")  # where the member had come to when it was connected last
         self._seek: tuple[bytes, bytes] | None = None
         self._reading = False
         self._read_all = False
@@ -177,8 +178,12 @@ class SnapshotStream:
         if part is Part.POSITION:
             self._seek, self._read_all = decode_position(payload), False
             self._sent = self._stored = 0
-            self._events.snapshot_progressed(self._message.to)
-            self._pump()  # no progress yet: a member that can store nothing gives a position each time
+            if self._seek != self._position:  # a member that can store nothing gives the same one each time
+                self._position = self._seek
+                self._progressed()
+            else:
+                self._events.snapshot_progressed(self._message.to)
+                self._pump()
         elif part is Part.STORED:
             self._stored = decode_stored(payload)
             self._progressed()
