@@ -13,6 +13,7 @@ import pytest
 from tests.server_process import free_port
 from znoded.client import ApiError, Client, Events, LockLost, Progress, Unavailable
 from znoded.client.asyncio_io import asyncio_client
+from znoded.client.io import KEEP_ALIVE
 
 Address = tuple[str, int]
 TIMEOUT_S = 30.0
@@ -304,3 +305,15 @@ def test_without_any_member_it_gives_up_in_time() -> None:
                 pass
 
     asyncio.run(main())
+
+
+def test_a_member_that_vanishes_is_noticed_while_a_request_waits(run: Run) -> None:
+    async def work(client: Client) -> None:
+        await client.get("/")
+        assert client._idle is not None
+        stream: Any = client._idle[0]
+        connection = stream._writer.get_extra_info("socket")
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE["TCP_KEEPIDLE"]
+
+    run(work)

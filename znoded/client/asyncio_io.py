@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from znoded.client.client import Client
-from znoded.client.io import is_readable
+from znoded.client.io import is_readable, keep_alive
 
 T = TypeVar("T")
 
@@ -48,7 +48,9 @@ class AsyncioIo:
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> AsyncioStream:
         """A connection."""
-        return AsyncioStream(*await asyncio.open_connection(host, port, ssl=tls))
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+        keep_alive(writer.get_extra_info("socket").fileno())
+        return AsyncioStream(reader, writer)
 
     async def sleep(self, time_s: float) -> None:
         """Return after so long."""

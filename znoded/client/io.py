@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+#: A connection on which nothing comes for 10 s is asked whether its other end is there, three times 5 s apart. So who
+#: waits for long at a member that vanished without a word asks another one.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class Stream(Protocol):
@@ -42,6 +48,15 @@ class Io(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Callable[[], None]:
         """Run it beside; what is returned cancels it."""
+
+
+def keep_alive(socket_fd: int) -> None:
+    """Have the system look whether the other end of a connection is there, while nothing comes."""
+    with socket.socket(fileno=os.dup(socket_fd)) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if hasattr(socket, name):  # elsewhere it is the system's own time
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def is_readable(socket_fd: int) -> bool:

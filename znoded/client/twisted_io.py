@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from znoded.client.client import Client
-from znoded.client.io import is_readable
+from znoded.client.io import is_readable, keep_alive
 
 T = TypeVar("T")
 
@@ -26,6 +26,10 @@ class TwistedStream(Protocol):
         self._received: list[bytes] = []
         self._has_ended = False
         self._reader: Deferred[None] | None = None
+
+    def connectionMade(self) -> None:
+        transport: Any = self.transport
+        keep_alive(transport.fileno())
 
     def dataReceived(self, data: bytes) -> None:
         self._received.append(data)
