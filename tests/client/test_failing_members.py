@@ -269,3 +269,12 @@ def test_what_the_program_failed_with_is_told_though_the_lock_cannot_be_released
     assert "/lock" in record.message
     with pytest.raises((ApiError, Unavailable)):
         cell.result(work(None))
+
+
+@pytest.mark.parametrize("timeout_s", [-1.0, 600.1])
+def test_a_wait_that_no_member_grants_is_refused(timeout_s: float) -> None:
+    cell = FakeCell(1)
+    client = cell.client()
+    session = session_of(cell, client)
+    with pytest.raises(ValueError, match="it has to be from 0 to 600"):
+        cell.result(client.lock(session, "/lock", timeout_s=timeout_s))

@@ -21,7 +21,7 @@ Fields = Mapping[str, Any]
 CONNECT_TIMEOUT_S = 3.0
 #: A member answers sooner than this, if only that it cannot.
 ANSWER_TIMEOUT_S = 15.0
-#: A request that waits at a member waits there for so long at most.
+#: A member lets a request wait for so long at most.
 WAIT_MOST_S = 600.0
 #: Between one member and the next, growing.
 PAUSE_S, PAUSE_MOST_S = 0.05, 1.0
@@ -130,7 +130,12 @@ class Client:
     async def lock(
         self, session: Session, lock: str, *, timeout_s: float = 30.0, value: bytes = b"", acl: Acl | None = None
     ) -> Held:
-        """Wait for a lock. Raises ApiError lock_timeout; leaves nothing in line behind when it is cancelled."""
+        """Wait for a lock, for 600 s at most. Leaves nothing in line behind when it is cancelled.
+
+        Raises ApiError, with lock_timeout if it was not free in time; ValueError.
+        """
+        if not 0 <= timeout_s <= WAIT_MOST_S:
+            raise ValueError(f"timeout_s is {timeout_s:g}; it has to be from 0 to {WAIT_MOST_S:g}")
         return await acquire(self, session, lock, timeout_s, value, acl)
 
     #: An election is a lock whose holder leads; its token is the epoch, its value what observers are told.
@@ -243,7 +248,7 @@ class Client:
                 continue
             left_s = max(answer_by_s - self.io.now_s(), 0)
             if wait_until_s is not None:
-                wait_s = min(max(wait_until_s - self.io.now_s(), 0), WAIT_MOST_S)
+                wait_s = max(wait_until_s - self.io.now_s(), 0)
                 fields = {**fields, "timeout_ms": int(wait_s * 1000)}
                 left_s += wait_s
             try:
