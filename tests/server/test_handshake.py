@@ -7,7 +7,7 @@ import pytest
 from tests.jute.factory import frame, i4, i8, request, string
 from tests.server.harness import Client, House, close, create, get_data, ping, set_data
 from znoded.jute.ops import Op
-from znoded.tree.proposals import attach_session, expire_session
+from znoded.tree.proposals import attach_session, expire_session, new_session
 from znoded.tree.sessions import next_attach
 
 OTHER_MEMBER = 2
@@ -302,3 +302,37 @@ def test_an_old_connection_that_goes_away_leaves_its_session_alone(house: House)
     live = house.member.sessions.get(client.session_id)
     assert live is not None
     assert live.former is None
+
+
+def test_a_session_whose_id_is_old_is_begun_anew_by_its_client(house: House) -> None:
+    """A member whose clock was set back, and that does not know of its last sessions, makes such ids."""
+    first = house.client()
+    late = house.connect()
+    late.shake()
+    begin = new_session(0, first.session_id + 2, 1, 10_000, None)  # of its process before
+    house.replica.collected.insert(0, begin)
+    house.replica.commit()
+    assert late.is_closed
+    again = house.client()
+    assert again.session_id > first.session_id + 2
+
+
+def test_a_late_copy_of_its_beginning_does_not_bring_a_session_back(house: House) -> None:
+    """What its client had sent before, on its way still, is not done either."""
+    client = house.connect()
+    client.shake()
+    begin = house.replica.collected[-1]
+    house.replica.commit()
+    client.established()
+    client.send(create(1, b"/lock", flags=1))
+    late = house.replica.collected.pop()
+    session = house.member.tree.sessions[client.session_id]
+    house.replica.collected.append(expire_session(0, session.id, session.attach, house.member.tree.term))
+    house.replica.commit()
+    house.replica.collected += [begin, late]
+    house.replica.commit()
+    assert b"/lock" not in house.member.tree.nodes
+    again = house.connect()
+    again.resume(client.session_id, client.password)
+    again.established()
+    assert again.session_id == 0

@@ -40,7 +40,7 @@ class State(NamedTuple):
     secret: bytes
     roster: bytes
     config_version: int
-    last_session_number: int
+    session_numbers: dict[int, int]
 
     @classmethod
     def of(cls, tree: Tree) -> State:
@@ -58,7 +58,7 @@ class State(NamedTuple):
             tree.cell_secret,
             tree.roster,
             tree.config_version,
-            tree.last_session_number,
+            dict(tree.session_numbers),
         )
 
 

@@ -236,22 +236,6 @@ def test_a_quota_counts_what_is_kept_once(house: World, client: Client, lock: by
     assert house.data(b"/zookeeper/quota/lock/zookeeper_stats") == b"count=1,bytes=0"
 
 
-def test_a_session_with_the_id_of_one_before_has_what_is_kept_of_that(
-    house: World, client: Client, lock: bytes
-) -> None:
-    holder = house.session(1)
-    held = contend(holder, lock)
-    house.expire(holder)
-    [candidate] = kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)
-    house.session(holder.id)
-    checkpoint = Checkpoint()
-    checkpoint.write(house.tree.take_changes())
-    assert state(checkpoint.load()) == state(house.tree)
-    assert house.sweep(*candidate) == ErrorCode.NO_NODE
-    assert client.delete(kept(held)) == 0
-    assert house.sweep(*candidate) == ErrorCode.NO_NODE
-
-
 def test_a_clock_set_back_does_not_keep_a_lock_for_as_long(house: World, lock: bytes) -> None:
     holder = house.session(1)
     held = contend(holder, lock)

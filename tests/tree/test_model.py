@@ -270,7 +270,7 @@ class TreeAndModel(RuleBasedStateMachine):
         client = self.clients[who]
         self.begin(client).end_of(client.id)
         assert (self.house.expire(client) if expire else client.close()) == 0
-        self.clients[who] = self.house.session(client.id + 2)
+        self.clients[who] = self.house.session(max(each.id for each in self.clients) + 1)
 
     @rule()
     def store(self) -> None:

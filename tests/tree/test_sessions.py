@@ -7,11 +7,12 @@ import hmac
 import pytest
 
 from tests.jute.factory import i4, i8, string
+from tests.tree.test_checkpoint_tables import Checkpoint
 from tests.tree.world import CHILDREN, DELETED, EPHEMERAL, SECRET, Client, World
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Op
-from znoded.tree.proposals import attach_session
-from znoded.tree.sessions import next_attach, session_password
+from znoded.tree.proposals import attach_session, new_session
+from znoded.tree.sessions import as_long, next_attach, session_password
 
 MOVED = ErrorCode.SESSION_MOVED
 
@@ -151,3 +152,26 @@ def test_the_first_secret_of_a_cell_stays(house: World) -> None:
 
 def test_idle_sessions_hold_no_set_of_ephemerals(house: World, client: Client) -> None:
     assert house.tree.sessions[client.id].ephemerals is None
+
+
+@pytest.mark.parametrize("expire", [False, True])
+def test_a_late_copy_of_its_beginning_does_not_bring_a_session_back(house: World, client: Client, expire: bool) -> None:
+    begin = house.log[-1]
+    assert (house.expire(client) if expire else client.close()) == 0
+    assert house.apply(begin)[0] == ErrorCode.BAD_ARGUMENTS
+    assert not house.tree.sessions
+
+
+def test_the_numbers_of_each_member_grow(house: World) -> None:
+    first, second = (member << 56 | 5 for member in (1, 2))
+    for session_id in (first, second):
+        house.session(session_id)
+    for refused in (first, second, first - 1, 0):
+        assert house.apply(new_session(house.now_ms, refused, 1, 4000, None))[0] == ErrorCode.BAD_ARGUMENTS
+    checkpoint = Checkpoint()
+    checkpoint.write(house.tree.take_changes())
+    house.tree = checkpoint.load()
+    assert house.tree.session_numbers == {1: 5, 2: 5}
+    house.session(first + 1)
+    house.session(as_long(0xFF << 56 | 1))
+    assert house.tree.session_numbers == {1: 6, 2: 5, 0xFF: 1}

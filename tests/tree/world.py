@@ -74,7 +74,7 @@ class World:
         self.now_ms += 1
         assert self.apply(new_term(self.now_ms, term, secret, options or self.tree.options)) == (0, b"")
 
-    def session(self, session_id: int = 0x100, *identities: Identity, timeout_ms: int = 10_000) -> Client:
+    def session(self, session_id: int = 1 << 56 | 0x100, *identities: Identity, timeout_ms: int = 10_000) -> Client:
         """A new session."""
         client = Client(self, session_id, *identities)
         self.now_ms += 1

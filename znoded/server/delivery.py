@@ -166,8 +166,8 @@ class Delivery:
     def _changed_session(self, command: bytes, session_id: int, attach: int, sequence: int, error: int) -> bool:
         """Whether this was about a session, and not about znodes."""
         op: int = HEAD.unpack_from(command)[4]
-        if op == Op.CREATE_SESSION and not error:
-            self._member.handshake.session_created(session_id, attach)
+        if op == Op.CREATE_SESSION:
+            self._member.handshake.session_created(session_id, attach, error)
         elif op == ATTACH:
             self._member.handshake.session_attached(session_id, attach, error)
         elif op == Op.CLOSE_SESSION and session_id in self._member.tree.sessions:

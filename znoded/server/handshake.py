@@ -147,9 +147,17 @@ class Handshake:
     def _next_attach(self, attach: int) -> int:
         return next_attach(attach, self._member.config.member, self._mark)
 
-    def session_created(self, session_id: int, attach: int) -> None:
-        """A new session came out of the log: watch over it, and let its client in if it waits here."""
+    def session_created(self, session_id: int, attach: int, error: int) -> None:
+        """A new session came out of the log: watch over it, and let its client in if it waits here.
+
+        One that was refused is a repetition, or its id is old: so is that of a member whose clock was set back, and
+        that did not know of its last sessions. The client comes back.
+        """
         member = self._member
+        if error:
+            if connection := self._opening.pop((session_id, attach), None):
+                connection.abort()
+            return
         session = member.tree.sessions[session_id]
         live = member.sessions.add(session_id, session.timeout_ms, member.monotonic_ms(), attach)
         self._let_in(live, session.password)

@@ -57,9 +57,9 @@ def as_long(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def session_number(session_id: int) -> int:
-    """The part of a session's id that only grows; the other is the number of the member that made it."""
-    return session_id & (1 << SESSION_NUMBER_BITS) - 1
+def split_id(session_id: int) -> tuple[int, int]:
+    """The number of the member that made a session's id, and the part that only grows with each one it makes."""
+    return (session_id >> SESSION_NUMBER_BITS) & 0xFF, session_id & (1 << SESSION_NUMBER_BITS) - 1
 
 
 def next_attach(attach: int, member: int, mark: int) -> int:
@@ -83,23 +83,20 @@ def session_password(cell_secret: bytes, session_id: int) -> bytes:
 
 
 def create_session(tree: Tree, session_id: int, attach: int, record: bytes) -> None:
-    """The internal op createSession. Its id is new; 0 cannot be one, since it stands for no owner.
+    """The internal op createSession. Refused for an id that is not the newest of its member, or 0, that of no owner.
 
-    If it is that of a session before, of which a lock-delay kept something, that is this one's, as after a `load`.
+    A command may come to the log more than once: a copy that comes when the session is over must not bring it back.
     """
     reader = Reader(record)
     timeout_ms = reader.int()
     password = reader.buffer()
-    if session_id == 0 or session_id in tree.sessions:
+    member, number = split_id(session_id)
+    if session_id == 0 or number <= tree.session_numbers.get(member, 0):
         raise Refused(ErrorCode.BAD_ARGUMENTS)
     if password is None:
         password = session_password(tree.cell_secret, session_id)
-    tree.sessions[session_id] = session = Session(session_id, timeout_ms, password, attach)
-    if session_number(session_id) <= tree.last_session_number:
-        for path in [path for path, owner in tree.kept.items() if owner == session_id]:
-            session.own(path)
-            del tree.kept[path]
-    tree.last_session_number = max(tree.last_session_number, session_number(session_id))
+    tree.sessions[session_id] = Session(session_id, timeout_ms, password, attach)
+    tree.session_numbers[member] = number
     tree.dirty.sessions.add(session_id)
 
 

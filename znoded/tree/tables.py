@@ -5,7 +5,7 @@ created    path -> int: creations of children ever
 acls       path -> vector of ACL entries; absent for the open ACL
 kinds      path -> long: 0 for a container, the time to live in ms for a TTL node; absent for others
 sessions   id -> int timeout_ms, long attach, long sequence, then the password
-meta       zxid, term, cell_secret, options, last_session_number, history_oldest, roster, config_version
+meta       zxid, term, cell_secret, options, session_numbers, history_oldest, roster, config_version
 
 The history has tables of its own (`history_log`, `history_segment`).
 """
@@ -37,6 +37,7 @@ ReadTable: TypeAlias = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 V = TypeVar("V")
 
 _SESSION = struct.Struct(">iqq")
+_SESSION_NUMBER = struct.Struct(">Bq")
 
 
 class Dirty:
@@ -72,7 +73,7 @@ def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
             (b"term", LONG.pack(tree.term)),
             (b"cell_secret", tree.cell_secret),
             (b"options", tree.options.encode()),
-            (b"last_session_number", LONG.pack(tree.last_session_number)),
+            (b"session_numbers", _encode_numbers(tree.session_numbers)),
             (b"history_oldest", LONG.pack(tree.history.oldest)),
             (b"roster", tree.roster),
             (b"config_version", LONG.pack(tree.config_version)),
@@ -102,7 +103,7 @@ def load(tree: Tree, read_table: ReadTable) -> None:
     tree.term = LONG.unpack(meta[b"term"])[0]
     tree.cell_secret = meta[b"cell_secret"]
     tree.options = tree.options.decided(meta[b"options"])
-    tree.last_session_number = LONG.unpack(meta[b"last_session_number"])[0]
+    tree.session_numbers = _decode_numbers(meta[b"session_numbers"])
     tree.roster = meta[b"roster"]
     tree.config_version = LONG.unpack(meta[b"config_version"])[0]
     tree.nodes = nodes
@@ -143,6 +144,14 @@ def _find_children_and_owners(tree: Tree) -> None:
 
 def _encoded(keys: Iterable[bytes], table: Mapping[bytes, V], encode: Callable[[V], bytes]) -> list[Item]:
     return [(key, encode(table[key]) if key in table else None) for key in keys]
+
+
+def _encode_numbers(numbers: Mapping[int, int]) -> bytes:
+    return b"".join(_SESSION_NUMBER.pack(*each) for each in sorted(numbers.items()))
+
+
+def _decode_numbers(data: bytes) -> dict[int, int]:
+    return dict(_SESSION_NUMBER.iter_unpack(data))
 
 
 def _encode_session(session: Session | None) -> bytes | None:

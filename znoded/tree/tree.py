@@ -89,8 +89,8 @@ class Tree:
         #: Who the members of the cell are, opaque here, and the zxid since when; empty and 0 for a member alone.
         self.roster = b""
         self.config_version = 0
-        #: The highest number in the id of any session there ever was.
-        self.last_session_number = 0
+        #: Member -> the number in the id of the last session that it made.
+        self.session_numbers: dict[int, int] = {}
         self.dirty = tables.Dirty()
         #: The bytes of the commands applied since the last checkpoint, which is about what it will write.
         self.dirty_bytes = 0
