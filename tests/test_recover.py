@@ -19,8 +19,13 @@ from kazoo.client import KazooClient
 
 from tests.cell_processes import CellProcesses
 from tests.server_process import ServerProcess, free_port
+from tests.tree.test_checkpoint_tables import Checkpoint
+from tests.tree.world import World
 from znoded.command import main
+from znoded.recover import _StoppedTree
 from znoded.still_there import look_for
+from znoded.tree.options import TreeOptions
+from znoded.tree.tree import Tree
 from znoded.zab_raft.cell.server_lines import Member
 
 TOML = """
@@ -243,3 +248,28 @@ def test_a_cell_of_one_needs_no_recovery(tmp_path: Path, capsys: Captured) -> No
         cell.leader()
     assert main(["recover", str(cell[0].data_dir), "--give-up", "2"]) == 1
     assert "member 1 is the only voter: it needs nobody else, start it" in capsys.readouterr().err
+
+
+def test_the_history_is_kept_for_as_long_as_the_member_was_told_to() -> None:
+    """Who recovers may want to see what happened."""
+    hour_ms = 3_600_000
+    options = TreeOptions(history_retention_ms=48 * hour_ms)
+    house = World(options)
+    client = house.session()
+    client.create(b"/a")
+    for _ in range(2_000):
+        client.set(b"/a", b"x" * 600)
+    house.now_ms += 5 * hour_ms
+    client.set(b"/a", b"later")
+    store = Checkpoint()
+    house.tree.history.read_stored = store.read_stored
+    for _ in range(2):
+        store.write(house.tree.take_changes())
+    stopped = _StoppedTree()
+    stopped.load(store.read)
+    stopped.apply_batch(stopped.tree.zxid + 1, [house.log[-1]])
+    store.write(stopped.take_changes())
+    again = Tree(options)
+    again.history.read_stored = store.read_stored
+    again.load(store.read)
+    assert again.history.oldest == house.tree.history.oldest

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from znoded import __version__
 from znoded.still_there import Sign, look_for
 from znoded.tree.commands import HEAD, HEAD_BYTES
+from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_roster
 from znoded.tree.tree import Tree
 from znoded.zab_raft.cell.renewals import Renewal
@@ -59,7 +60,8 @@ class _StoppedTree:
     """The tree of a member that serves nobody."""
 
     def __init__(self) -> None:
-        self.tree = Tree()
+        # All history is kept: what is too old by its configuration, the next start forgets.
+        self.tree = Tree(TreeOptions(history_bytes=sys.maxsize, history_retention_ms=sys.maxsize))
 
     @property
     def roster(self) -> Roster:

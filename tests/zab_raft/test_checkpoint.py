@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -216,6 +217,40 @@ def test_backup_is_a_checkpoint(tmp_path: Path) -> None:
     store.write({b"nodes": [(b"/a", b"2")]}, 5, 2)
     copy = Checkpoint(str(tmp_path / "backup"))
     assert (copy.index, table(copy, b"nodes")) == (4, {b"/a": b"1"})
+
+
+def test_backup_is_durable_and_for_nobody_else_to_read(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class NotingFiles(Files):
+        def sync(self, descriptor: int) -> None:
+            synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+            super().sync(descriptor)
+
+        def sync_directory(self, path: str) -> None:
+            synced.append(os.path.basename(path))
+            super().sync_directory(path)
+
+    store = Checkpoint(str(tmp_path / "state"), NotingFiles())
+    store.write({b"nodes": [(b"/a", b"1")]}, 4, 2)
+    synced.clear()
+    store.backup(str(tmp_path / "backup"))
+    assert synced == ["data.mdb", "backup"]
+    assert (tmp_path / "backup" / "data.mdb").stat().st_mode & 0o007 == 0
+
+
+@pytest.mark.parametrize("size_bytes", [0, 5, 31])
+def test_increment_that_is_too_short_is_damage(tmp_path: Path, size_bytes: int) -> None:
+    Checkpoint(str(tmp_path)).close()
+    (tmp_path / "increment").write_bytes(b"z" * size_bytes)
+    with pytest.raises(CheckpointDamaged, match="increment is not valid"):
+        Checkpoint(str(tmp_path))
+
+
+def test_increment_that_a_crash_left_unfinished_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "increment.new").write_bytes(b"much")
+    Checkpoint(str(tmp_path)).close()
+    assert not (tmp_path / "increment.new").exists()
 
 
 def filled(path: Path, index: int = 7) -> Checkpoint:

@@ -7,14 +7,16 @@ import shutil
 
 from znoded.zab_raft.checkpoint import Checkpoint
 from znoded.zab_raft.directory import DataDirectory
+from znoded.zab_raft.files import DIRECTORY_MODE
 
 
 def copy_checkpoint(directory: DataDirectory, store: Checkpoint, path: str) -> None:
     """Make a data directory `path` with the checkpoint and no log. Blocks; raises CheckpointFailed or OSError."""
-    os.mkdir(path)
+    os.mkdir(path, DIRECTORY_MODE)
     try:
         store.backup(os.path.join(path, "state"))
-        directory.found_copy(path)
+        directory.found_copy(path)  # the last of it, which makes it one to start on
+        directory.files.sync_directory(os.path.dirname(os.path.abspath(path)))
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)  # it was not there before
         raise

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from struct import Struct
 from typing import Any
@@ -18,7 +18,16 @@ import lmdb
 
 from znoded.zab_raft.errors import CheckpointDamaged, CheckpointFailed
 from znoded.zab_raft.files import FILE_MODE, Files
-from znoded.zab_raft.increment import Changes, IncrementReader, Item, Portion, give_way, portions, write_increment
+from znoded.zab_raft.increment import (
+    UNFINISHED,
+    Changes,
+    IncrementReader,
+    Item,
+    Portion,
+    give_way,
+    portions,
+    write_increment,
+)
 from znoded.zab_raft.position import POSITION_KEY, POSITION_TABLE, Position
 from znoded.zab_raft.table_digests import DIGESTS_TABLE, DigestDiffers, TableDigests, checked
 
@@ -63,6 +72,8 @@ class Checkpoint:
         self._looking = threading.Lock()
         try:
             self._open()
+            with suppress(FileNotFoundError):
+                self._files.remove(self._increment_path + UNFINISHED)  # of a crash; the log may want its room
             self._files.sync_directory(path)  # LMDB syncs the file it made, but not the file's name
             self._take_position()
             self._finish_increment()
@@ -110,16 +121,27 @@ class Checkpoint:
                 return value
 
     def backup(self, path: str) -> None:
-        """Copy the checkpoint to a directory, which is made. Increments wait meanwhile.
+        """Copy the checkpoint durably to a directory, which is made. Increments wait meanwhile.
 
-        Raises `CheckpointFailed` when the last increment is only half there.
+        Raises OSError; `CheckpointFailed` when it cannot be read, or the last increment is only half there.
         """
         with self._lock:
             self._open()
             if os.path.exists(self._increment_path):
                 raise CheckpointFailed(f"the checkpoint in {self._path} waits for room to be completed")
             self._files.make_directory(path)
-            self._environment.copy(path, compact=True)
+            try:
+                self._environment.copy(path, compact=True)
+            except lmdb.Error as error:
+                raise CheckpointFailed(f"the checkpoint in {self._path} cannot be copied: {error}") from error
+            copied_path = os.path.join(path, DATA_FILE)
+            os.chmod(copied_path, FILE_MODE)  # LMDB makes it for all to read
+            descriptor = self._files.open(copied_path)
+            try:
+                self._files.sync(descriptor)
+            finally:
+                self._files.close(descriptor)
+            self._files.sync_directory(path)
 
     def source(self) -> CheckpointSource:
         """A view of the checkpoint as it is now, which holds on to it until it is closed.
@@ -134,7 +156,7 @@ class Checkpoint:
                 source = CheckpointSource(self._environment)
                 self._sources.add(source)
                 return source
-            except lmdb.Error as error:
+            except (lmdb.Error, DigestDiffers) as error:
                 raise CheckpointFailed(f"the checkpoint in {self._path} cannot be read: {error}") from error
 
     def install(self, path: str) -> None:

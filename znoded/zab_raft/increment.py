@@ -30,6 +30,8 @@ Changes = Mapping[bytes, Sequence[Item]]
 
 MAGIC = b"zincrmnt"
 FORMAT = 1
+#: How the name of an increment ends that is not written yet.
+UNFINISHED = ".new"
 PORTION_ITEMS = 128
 PORTION_BYTES = 1 << 17
 GIVE_WAY_S = 0.0001
@@ -84,7 +86,7 @@ def portions(changes: Changes) -> Iterator[Portion]:
 
 def write_increment(files: Files, path: str, parts: Iterable[Portion], index: int, term: int) -> None:
     """Put the increment in place durably; a crash or an `OSError` leaves all of it or none."""
-    temporary = path + ".new"
+    temporary = path + UNFINISHED
     descriptor = files.create(temporary)
     try:
         position = _POSITION.pack(index, term)
@@ -117,13 +119,16 @@ class IncrementReader:
 
     def __init__(self, path: str) -> None:
         """Raise `CheckpointDamaged` unless the file is whole."""
+        damaged = CheckpointDamaged(f"{path} is not valid; restore the data directory from a backup")
+        if os.path.getsize(path) < _START.size + _POSITION.size:
+            raise damaged
         with open(path, "rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         magic, version, checksum = _START.unpack_from(self._data)
         with memoryview(self._data) as view:
             valid = crc32c(view[_START.size :]) == checksum
         if magic != MAGIC or version != FORMAT or not valid:
-            raise CheckpointDamaged(f"{path} is not valid; restore the data directory from a backup")
+            raise damaged
         self.index, self.term = _POSITION.unpack_from(self._data, _START.size)
 
     def portions(self) -> Iterator[Portion]:

@@ -110,6 +110,23 @@ def test_d6_replacement_of_what_a_forgotten_segment_ended_with_is_no_damage(tmp_
     assert read(tmp_path, 31, 2).entries == recovery.entries
 
 
+def test_damage_at_the_end_of_a_segment_that_another_one_follows_is_no_torn_record(tmp_path: Path) -> None:
+    """What it replaced would be there again, and what follows would fit behind that."""
+    log = begin(tmp_path)
+    write(log, ready(entries(1, *[1] * 10, size_bytes=12), term=1))
+    write(log, ready(entries(5, 2, 2, size_bytes=12), term=2, commit=4))
+    write(log, ready(entries(7, *[2] * 30, size_bytes=12), term=2, commit=4))
+    segment = min(tmp_path.glob("*.log"))
+    reader = SegmentReader(str(segment))
+    *_, last = reader.records()
+    reader.close()
+    content = bytearray(segment.read_bytes())
+    content[last.end - 20] ^= 1
+    segment.write_bytes(content)
+    with pytest.raises(LogDamaged, match="a segment follows"):
+        read(tmp_path)
+
+
 def test_joined_readies_are_what_the_last_of_them_leaves(tmp_path: Path) -> None:
     log = begin(tmp_path)
     first, second = ready(entries(1, 1, 1, 1), term=1), ready(entries(2, 2), term=2, commit=1)

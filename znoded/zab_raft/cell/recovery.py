@@ -98,6 +98,11 @@ class CellRecovery(Recovery):
             if not is_repetition:  # otherwise the header is newer
                 self.hard_state = record.hard_state
         if reader.torn_offset is not None:
+            if reader.header.sequence != self.sequence:  # which is begun when all before it is durable
+                raise LogDamaged(
+                    f"{reader.path} is damaged at offset {reader.torn_offset}: a segment follows, so that its last "
+                    "record was durable; remove this member from the cell, empty its data directory and add it again"
+                )
             _log.warn(
                 "{path} ends at offset {offset} within a record that was never acknowledged: it is left out",
                 path=reader.path,
