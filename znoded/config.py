@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -189,7 +190,7 @@ class MemberConfig:
 def _read_members(value: object, key: str, problems: list[Problem]) -> dict[int, MemberConfig | None] | None:
     expected = f"tables [{key}.1], [{key}.2] and so on"
     members = values.table_of(_section_reader(MemberConfig), expected)(value, key, problems) or {}
-    strange = [name for name in members if not (name.isascii() and name.isdigit() and 1 <= int(name) <= 254)]
+    strange = [name for name in members if not (re.fullmatch("[1-9][0-9]{0,2}", name) and int(name) <= 254)]
     problems.extend(wrong(f"{key}.{name}", shown(name), "a number from 1 to 254") for name in strange)
     return {int(name): member for name, member in sorted(members.items()) if name not in strange}
 
@@ -265,7 +266,7 @@ def load_toml(path: str, overrides: Mapping[str, object] | None = None) -> Confi
             table = tomllib.load(file)
     except OSError as error:
         raise ConfigError(path, [Problem("the file", f"cannot be read: {error.strerror}")]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # those of TOML and UTF-8 are ValueErrors
         advice = "; a zoo.cfg is read with --zoo-cfg" if path.endswith(".cfg") else ""
         raise ConfigError(path, [Problem("the file", f"is not TOML: {error}{advice}")]) from error
     return parse(table, overrides, source=path)
@@ -280,6 +281,8 @@ def load_zoo_cfg(path: str, overrides: Mapping[str, object] | None = None) -> tu
         imported = zoo_cfg.read(path)
     except OSError as error:
         raise ConfigError(path, [Problem("the file", f"cannot be read: {error.filename}: {error.strerror}")]) from error
+    except ValueError as error:
+        raise ConfigError(path, [Problem("the file", f"names an impossible path: {error}")]) from error
     refused = [Problem(key, message) for key, message in imported.refused.items()]
     return parse(imported.table, overrides, source=path, origins=imported.origins, problems=refused), imported.notes
 

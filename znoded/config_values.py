@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -20,6 +19,10 @@ FOUR_LETTER_WORDS = (
 )  # fmt: skip
 EVERY_WORD = "*"
 ENDPOINT = "a Twisted endpoint string, such as tcp:2181:interface=127.0.0.1"
+_LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+#: A name as the domain name system has it, since no resolver is asked for another one, or an IPv6 address.
+HOST = rf"(?=.{{1,255}}:){_LABEL}(?:\.{_LABEL}){{0,126}}\.?|\[[0-9A-Fa-f:.]{{2,45}}\]"
+HOST_FORM = "the host a name of letters, digits and hyphens between dots, or an IPv6 address in brackets"
 SHA1_BYTES = 20
 SECRET_BYTES_LEAST = 16
 SECRET_BYTES_MOST = 4096
@@ -60,7 +63,10 @@ def wrong(key: str, value: str, expected: str) -> Problem:
 
 def shown(value: object) -> str:
     """A value as TOML would write it, or nearly so, and not too long."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists as deep
+        return "what is too long to be shown"
     return text if len(text) <= 80 else text[:76] + " ..."
 
 
@@ -166,7 +172,10 @@ def _text(value: object) -> str:
 
 
 def _path(value: object) -> str:
-    return os.path.abspath(_text(value))
+    text = _text(value)
+    if "\0" in text:
+        raise ValueError
+    return os.path.abspath(text)
 
 
 def _boolean(value: object) -> bool:
@@ -203,8 +212,8 @@ def _super_digest(value: object) -> str:
     user, _, digest = _text(value).partition(":")
     try:
         sha1 = base64.b64decode(digest, validate=True)
-    except binascii.Error:
-        raise ValueError from None
+    except ValueError:
+        raise ValueError from None  # its text says nothing of the key
     if user and len(sha1) == SHA1_BYTES:
         return f"{user}:{digest}"
     raise ValueError
@@ -217,7 +226,7 @@ def _word(value: object) -> str:
 
 
 def _address(value: object) -> str:
-    match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._-]{1,255}):([0-9]{1,5})", _text(value))
+    match = re.fullmatch(rf"(?:{HOST}):([0-9]{{1,5}})", _text(value))
     if match and 1 <= int(match[1]) <= 65535:
         return match[0]
     raise ValueError
@@ -244,5 +253,5 @@ super_digest = _reader(_super_digest, 'user:base64(SHA-1("user:password")), as Z
 word = _reader(_word, f'"*" for all, or one of {", ".join(FOUR_LETTER_WORDS)}')
 secret_file = _reader(_secret_file, "the path of a file with a secret")
 host_name = _reader(_host_name, "a host name, without a port")
-address = _reader(_address, "HOST:PORT, an IPv6 host in brackets")
-optional_address = _reader(_optional_address, 'HOST:PORT, an IPv6 host in brackets, or "" for none')
+address = _reader(_address, f"HOST:PORT, {HOST_FORM}")
+optional_address = _reader(_optional_address, f'HOST:PORT, {HOST_FORM}, or "" for none')

@@ -138,9 +138,9 @@ def _properties(path: str) -> dict[str, str]:
 
 def _typed(text: str) -> object:
     """A value as TOML would have it: ZooKeeper takes booleans in any case."""
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
-    if re.fullmatch(r"0[xX][0-9A-Fa-f]+", text):
+    if re.fullmatch(r"0[xX][0-9A-Fa-f]{1,15}", text):
         return int(text, 16)
     return {"true": True, "false": False}.get(text.lower(), text)
 

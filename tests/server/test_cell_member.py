@@ -265,6 +265,23 @@ def test_a_member_that_was_removed_says_so(house: FollowersHouse) -> None:
     assert "this is member 1, which was removed from the cell and can be ended" in missing
 
 
+def test_a_client_that_is_content_with_what_is_known_stays_for_as_long_as_its_session_may_live(
+    house: FollowersHouse,
+) -> None:
+    """The others have ended it by then, and given its locks away."""
+    timeout_ms = 10_000
+    client = house.client(timeout_ms=timeout_ms)
+    client.connection.is_serializable = True
+    house.replica.reaches_leader = False
+    house.pass_time(0)
+    for _ in range(timeout_ms // 1_000):
+        house.pass_time(1_000)
+        client.send(ping(), exists(1, b"/"))
+    assert len(client.replies()) == 2 * (timeout_ms // 1_000)
+    house.pass_time(1)
+    assert client.is_closed
+
+
 def test_a_member_that_confirms_no_read_in_time_is_not_ready(house: FollowersHouse) -> None:
     """Its leader may have lost the others and not know it yet, or it has yet to catch up."""
     house.replica.confirms = None

@@ -273,6 +273,10 @@ class CellMember(Member):
             self._is_cut_off = True
             log.warn("No leader was reached for {ms} ms: clients are sent away", ms=now_ms - self._leaderless_since_ms)
             self._abort_clients(lambda connection: not connection.is_serializable or connection.state is State.OPENING)
+        if self._is_cut_off:
+            # Those that are content with what is known here stay; but not for longer than their sessions do elsewhere.
+            silent_ms = now_ms - self._leaderless_since_ms
+            self._abort_clients(lambda each: each.live is not None and silent_ms > each.live.timeout_ms)
 
     def _abort_clients(self, are_meant: Callable[[ClientConnection], bool]) -> None:
         for connection in self.admission:

@@ -21,7 +21,7 @@ from znoded.zab_raft.cell.server_lines import (
 
 ports = st.integers(1, 65535)
 hosts = st.one_of(
-    st.from_regex(r"[0-9A-Za-z._-]{1,40}", fullmatch=True),
+    st.from_regex(r"[0-9A-Za-z]([0-9A-Za-z-]{0,20}[0-9A-Za-z])?(\.[0-9A-Za-z]{1,9}){0,3}", fullmatch=True),
     st.ip_addresses(v=4).map(str),
     st.ip_addresses(v=6).map(lambda host: f"[{host}]"),
 )
@@ -45,7 +45,7 @@ members = st.builds(
         ("h:1:2;g:3:", "h:1:2:participant;g:3"),
         ("h:01:+2;3", "h:1:2:participant;0.0.0.0:3"),
         ("[::1]:1:2;[::1]:3", "[::1]:1:2:participant;[::1]:3"),
-        ("Host_Name.example:1:2;g.x:3", "Host_Name.example:1:2:participant;g.x:3"),
+        ("Host-Name.example:1:2;g.x:3", "Host-Name.example:1:2:participant;g.x:3"),
         ("h:1:1;3", "h:1:1001:participant;0.0.0.0:3"),
         ("h:65000:65000", "h:65000:64000:participant"),
     ],

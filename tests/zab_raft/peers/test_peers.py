@@ -16,6 +16,7 @@ from tests.zab_raft.peers.loop import CELL, Loop, Member, connect, introduce, ta
 from znoded.jute.frames import frame
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot, Snapshot
+from znoded.zab_raft.peers.acceptor import STRANGERS_PER_HOST
 from znoded.zab_raft.peers.founding import Found, Join, Welcome
 from znoded.zab_raft.peers.identity import NO_CELL, Identity
 from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
@@ -285,10 +286,23 @@ def test_strangers_from_one_host_are_limited(loop: Loop, member: Make) -> None:
     with capturedLogs() as events:
         strangers = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(20)]
         loop.run_until(lambda: any("too many connections" in line for line in lines(events)))
+        loop.run_until(lambda: len(first.peers.acceptor._strangers) == STRANGERS_PER_HOST)
         for stranger in strangers:
             stranger.close()
         loop.run_until(lambda: not first.peers.acceptor._strangers)
     assert len(lines(events)) == 2
+
+
+def test_strangers_who_say_nothing_keep_no_member_out(loop: Loop, member: Make) -> None:
+    first, second = member(1), member(2)
+    with capturedLogs():
+        strangers = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(STRANGERS_PER_HOST)]
+        loop.run_until(lambda: len(first.peers.acceptor._strangers) == STRANGERS_PER_HOST)
+        connect(loop, first, second)
+    assert first.peers.connected(2)
+    for stranger in strangers:
+        stranger.close()
+    loop.run_until(lambda: not first.peers.acceptor._strangers)
 
 
 # Entering a cell

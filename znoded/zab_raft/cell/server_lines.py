@@ -18,7 +18,8 @@ HOST_CHARACTERS_MOST = 255
 ELECTION_PORT_DISTANCE = 1_000
 EVERY_INTERFACE = ("0.0.0.0", "[::]")
 
-_HOST = rf"[0-9A-Za-z._-]{{1,{HOST_CHARACTERS_MOST}}}|\[[0-9A-Fa-f:.]{{2,45}}\]"
+_LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+_HOST = rf"(?=.{{1,{HOST_CHARACTERS_MOST}}}:){_LABEL}(?:\.{_LABEL}){{0,126}}\.?|\[[0-9A-Fa-f:.]{{2,45}}\]"
 _ADDRESS = re.compile(rf"({_HOST}):(\+?\d{{1,9}}):?", re.ASCII)
 _SERVER = re.compile(rf"({_HOST}):(\+?\d{{1,9}}):(\+?\d{{1,9}})(?::([^:;|]*))?:?", re.ASCII)
 _PORT = re.compile(r"\+?\d{1,9}:?", re.ASCII)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -85,19 +84,23 @@ class Acceptor(ServerFactory):
         self.refusals = refusals
         self.guests = guests
         self.random_bytes = random_bytes
-        self._strangers: Counter[str] = Counter()
+        self._strangers: dict[Incoming, None] = {}  # oldest first
 
     def buildProtocol(self, addr: IAddress | None) -> Incoming:
         return Incoming(self)
 
     def arrived(self, connection: Incoming) -> None:
-        """A connection whose handshake is to be done, if there are not too many of them already."""
-        self._strangers[connection.host] += 1
-        if self._strangers[connection.host] > STRANGERS_PER_HOST or self._strangers.total() > STRANGERS_LIMIT:
-            connection.refuse("too many connections whose handshake is not done")
+        """A connection whose handshake is to be done. If there are too many, the one that takes longest has to go.
+
+        A member is soon done: so strangers who say nothing keep none out.
+        """
+        self._strangers[connection] = None
+        of_host = [each for each in self._strangers if each.host == connection.host]
+        if len(of_host) > STRANGERS_PER_HOST or len(self._strangers) > STRANGERS_LIMIT:
+            oldest = of_host[0] if len(of_host) > STRANGERS_PER_HOST else next(iter(self._strangers))
+            self.known(oldest)
+            oldest.refuse("too many connections whose handshake is not done")
 
     def known(self, connection: Incoming) -> None:
         """Its handshake is done, or it is closed."""
-        self._strangers[connection.host] -= 1
-        if not self._strangers[connection.host]:
-            del self._strangers[connection.host]
+        self._strangers.pop(connection, None)
