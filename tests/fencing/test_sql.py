@@ -140,3 +140,10 @@ def test_every_style_that_sqlite_knows_does(tmp_path: Path, paramstyle: str) -> 
             guard.check(connection, "account", 2)
         assert guard.highest(connection, "account") == 3
         connection.rollback()
+
+
+def test_what_has_no_name_is_no_object(guard: FencingGuard, connection: Any) -> None:
+    """SQLite would take each NULL for another key."""
+    with pytest.raises(Exception, match="(?i)null"):
+        guard.check(connection, None, 9)  # type: ignore[arg-type]
+    connection.rollback()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Event
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.recipes.conftest import Connect
 from tests.recipes.waiting import PATIENCE_S, InThread, eventually
@@ -106,3 +107,9 @@ def test_an_election_that_only_observes_is_elected_and_does_not_act(
     assert observing.result() is None
     assert election.leader() is None
     assert "shadow would lead no more" in caplog.text
+
+
+def test_what_a_lock_delay_keeps_of_a_leader_leads_nobody(client: KazooClient, path: str) -> None:
+    election = FencedElection(client, path, "host-1")
+    client.create(f"{path}/kept-fenced-x__lock__0000000001", b"host-2", makepath=True)
+    assert election.leader() is None

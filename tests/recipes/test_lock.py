@@ -12,11 +12,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, NoAuthError
 from kazoo.security import make_acl
 
-from tests.recipes.conftest import TIMEOUT_S, Connect
+from tests.recipes.conftest import QUICK_RETRY, TIMEOUT_S, Connect
 from tests.recipes.proxy import Proxy
 from tests.recipes.waiting import PATIENCE_S, InThread, eventually
+from tests.server_process import free_port
 from znoded.jute.ops import Op
-from znoded.recipes import AcquireCancelled, AcquireTimeout, FencedLock, Standing
+from znoded.recipes import AcquireCancelled, AcquireTimeout, FencedLock, SessionTimeoutUnknown, Standing, session
 from znoded.recipes.removal import remove_in_background
 from znoded.recipes.session import session_id
 
@@ -212,7 +213,7 @@ def test_a_timeout_counts_while_the_server_is_asked_for_the_sessions(
 ) -> None:
     client = connect(timeout_s=60.0)
     is_over = threading.Event()
-    monkeypatch.setattr(client, "command", lambda _word: is_over.wait(PATIENCE_S))
+    monkeypatch.setattr(session, "_conf", lambda _client: str(is_over.wait(PATIENCE_S)))
     began_s = time.monotonic()
     with pytest.raises(AcquireTimeout):
         FencedLock(client, path).acquire(timeout_s=0.1)
@@ -221,15 +222,29 @@ def test_a_timeout_counts_while_the_server_is_asked_for_the_sessions(
     eventually(lambda: not queue_of(client, path))
 
 
-def test_a_session_timeout_that_was_not_told_is_asked_for_again(
+def test_no_lock_is_given_while_nobody_can_say_how_long_it_is_held(
     connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session, "PAUSE_S", 0.01)
     client = connect(timeout_s=60.0)  # 2 s are granted
     with monkeypatch.context() as patch:
-        patch.setattr(client, "command", lambda _word: "")
-        FencedLock(client, path).acquire().release()
+        patch.setattr(session, "_conf", lambda _client: "")
+        with pytest.raises(SessionTimeoutUnknown):
+            FencedLock(client, path).acquire()
+    eventually(lambda: not queue_of(client, path))
     with FencedLock(client, path).acquire() as lease:
         assert lease.remaining_s <= 2.0
+
+
+def test_a_client_that_is_stopped_before_it_was_ever_connected_waits_no_longer(path: str) -> None:
+    client = KazooClient(f"127.0.0.1:{free_port()}", connection_retry=QUICK_RETRY)
+    client.start_async()
+    acquiring = InThread(FencedLock(client, path).acquire)
+    time.sleep(0.1)
+    client.stop()
+    with pytest.raises(ConnectionClosedError):
+        acquiring.result()
+    client.close()
 
 
 def test_a_connection_that_breaks_while_a_place_is_given_up_leaves_nothing_behind(

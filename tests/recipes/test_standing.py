@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import queue as queues
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 
-from tests.recipes.conftest import TIMEOUT_S, Connect
+from tests.interop.certificates import make_certificates
+from tests.recipes.conftest import QUICK_RETRY, TIMEOUT_S, Connect
 from tests.recipes.proxy import Proxy
 from tests.recipes.waiting import PATIENCE_S, InThread, eventually
+from tests.server_process import ServerProcess, free_port
 from znoded.recipes import FencedLock, Lease, Standing
 
 
@@ -147,3 +151,56 @@ def test_a_connection_that_breaks_behind_a_confirmation_costs_no_lease(
     eventually(lambda: len(asked) > 1)
     assert lease.standing is Standing.SAFE
     lease.release()
+
+
+def test_reads_of_a_member_that_is_cut_off_are_no_contact(
+    connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers those who are content with what it knows, or read only, and confirms no `sync`."""
+    client = connect(timeout_s=TIMEOUT_S)
+    with FencedLock(client, path).acquire() as lease:
+        unanswered = client.handler.async_result()
+        unanswered.set_exception(ConnectionLoss())
+        monkeypatch.setattr(client, "sync_async", lambda _path: unanswered)
+        assert lease.wait_until_over(PATIENCE_S)
+        assert client.exists(path)
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["the lease that there is", "a new one"])
+def test_a_timeout_that_another_connection_was_granted_is_what_counts(tmp_path: Path, path: str, is_new: bool) -> None:
+    server = ServerProcess(tmp_path, "tick_ms = 200\n")
+    server.start()  # which grants 4 s
+    client = KazooClient(server.address, timeout=4.0, connection_retry=QUICK_RETRY)
+    client.start()
+    lock = FencedLock(client, path)
+    lease = lock.acquire()
+    assert lease.remaining_s > 3.0
+    if is_new:
+        lease.release()
+    server.stop()
+    (tmp_path / "member.toml").write_text("tick_ms = 200\n[limits]\nsession_timeout_max_ms = 1000\n")
+    server.start()
+    if is_new:
+        lease = lock.acquire()
+    eventually(lambda: 0.0 < lease.remaining_s <= 1.0)
+    assert lease.standing is Standing.SAFE
+    client.stop()
+    client.close()
+    server.stop()
+
+
+def test_a_client_with_tls_knows_what_it_was_granted(tmp_path: Path, path: str) -> None:
+    """Kazoo's own way to ask for it looks for the port in the certificate."""
+    made = make_certificates(tmp_path)
+    port = free_port()
+    toml = (
+        f'tick_ms = 100\n[client.tls]\nlisten = ["tcp:{port}:interface=127.0.0.1"]\n'
+        f'certificate = "{made.server_certificate}"\nprivate_key = "{made.server_key}"\n'
+    )
+    with ServerProcess(tmp_path, toml):
+        client = KazooClient(f"localhost:{port}", timeout=45.0, use_ssl=True, ca=str(made.ca_certificate))
+        client.start()
+        with FencedLock(client, path).acquire() as lease:
+            assert lease.remaining_s <= 2.0
+        client.stop()
+        client.close()

@@ -40,7 +40,10 @@ class FencingGuard:
             raise ValueError(f"table is a plain name, with or without a schema, not {table!r}")
         object_place, token_place = _PLACES[paramstyle]
         self._is_by_name = paramstyle in _BY_NAME
-        self._create = f"CREATE TABLE IF NOT EXISTS {table} (object VARCHAR(1024) PRIMARY KEY, token BIGINT NOT NULL)"
+        self._create = (
+            f"CREATE TABLE IF NOT EXISTS {table}"
+            " (object VARCHAR(1024) NOT NULL PRIMARY KEY, token BIGINT NOT NULL)"  # SQLite's keys may be NULL else
+        )
         self._advance = (
             f"INSERT INTO {table} AS known (object, token) VALUES ({object_place}, {token_place})"
             " ON CONFLICT (object) DO UPDATE SET token = excluded.token WHERE excluded.token >= known.token"

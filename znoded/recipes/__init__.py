@@ -4,7 +4,7 @@ They work with any ZooKeeper server, and import nothing of znoded's.
 """
 
 from znoded.recipes.election import FencedElection, Leader
-from znoded.recipes.errors import AcquireCancelled, AcquireTimeout, LeaseLost
+from znoded.recipes.errors import AcquireCancelled, AcquireTimeout, LeaseLost, SessionTimeoutUnknown
 from znoded.recipes.guarded import GuardedTransaction
 from znoded.recipes.lease import Lease
 from znoded.recipes.lock import FencedLock, FencedReadLock, FencedWriteLock
@@ -21,5 +21,6 @@ __all__ = [
     "Leader",
     "Lease",
     "LeaseLost",
+    "SessionTimeoutUnknown",
     "Standing",
 ]

@@ -27,6 +27,8 @@ from znoded.recipes.tenure import Tenure
 
 #: How long a failed attempt waits for its place in the queue to be gone, which goes on behind its back then.
 TIDY_PATIENCE_S = 1.0
+#: Kazoo tells no listener that a client is closed that was not connected: one has to look.
+CLOSED_POLL_S = 1.0
 #: How many znodes one contender has in the queue: see `names`.
 CONTENDER_ZNODES = 2
 
@@ -124,6 +126,7 @@ class Attempt:
             if not self._waits:
                 return None
             self._await_end_of(ahead)
+        self._ask(self._client.sync_async(self._nodes[0]))
         stat = self._ask(self._client.exists_async(self._nodes[0]))
         if stat is None or stat.ephemeralOwner != self._session:
             raise _PlaceLost
@@ -204,7 +207,7 @@ class Attempt:
                 raise ConnectionClosedError("the client is closed")
             if state == KeeperState.AUTH_FAILED:
                 raise AuthFailedError("the client is not let in")
-            self._wait()
+            self._wait(CLOSED_POLL_S)
 
     def _ask(self, answer: Any) -> Any:
         """The answer to a request, however long the connection is away, or what it raises."""
@@ -213,7 +216,7 @@ class Attempt:
             self._wait()
         return answer.get()
 
-    def _wait(self) -> None:
+    def _wait(self, most_s: float | None = None) -> None:
         """Wait for whatever happens next. Raises AcquireTimeout or AcquireCancelled."""
         clock = self._wanted.clock
         remaining_s = None if self._ends_s is None else self._ends_s - clock.now_s()
@@ -221,7 +224,7 @@ class Attempt:
             raise AcquireCancelled(f"waiting for {self._wanted.path} was cancelled")
         if remaining_s is not None and remaining_s <= 0:
             raise AcquireTimeout(f"{self._wanted.path} was not to be had within {self._timeout_s} s")
-        clock.wait(self._wake, remaining_s)
+        clock.wait(self._wake, min((each for each in (remaining_s, most_s) if each is not None), default=None))
         self._wake.clear()
 
     def _connection_changed(self, state: Any) -> None:

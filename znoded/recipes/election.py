@@ -14,6 +14,9 @@ from znoded.recipes.lease import Lease, OnStanding
 from znoded.recipes.lock import GRACE_S, FencedLock
 from znoded.recipes.names import queue
 
+#: In front of the name of what a lock-delay keeps of a holder whose session expired.
+KEPT = "kept-"
+
 T = TypeVar("T")
 
 log = logging.getLogger("znoded.recipes")
@@ -96,7 +99,7 @@ class FencedElection:
                 contenders = queue(self._client.get_children(self.path))
             except NoNodeError:
                 return None
-            if not contenders:
+            if not contenders or contenders[0].name.startswith(KEPT):
                 return None
             try:
                 data, stat = self._client.get(f"{self.path}/{contenders[0].name}")

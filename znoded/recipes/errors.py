@@ -13,3 +13,7 @@ class AcquireCancelled(Exception):
 
 class LeaseLost(Exception):
     """The lock is not held any more, so nothing may be done under its token."""
+
+
+class SessionTimeoutUnknown(Exception):
+    """The server does not tell how long the session lasts, so that nobody can say how long a lock is held."""

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from znoded.recipes.clock import Clock, Event
-from znoded.recipes.errors import LeaseLost
+from znoded.recipes.errors import LeaseLost, SessionTimeoutUnknown
 from znoded.recipes.guarded import GuardedTransaction
 from znoded.recipes.removal import remove_in_background
-from znoded.recipes.session import ENDED, LOST, SUSPENDED, session_id
+from znoded.recipes.session import ENDED, LOST, SUSPENDED, session_id, session_timeout_async
 from znoded.recipes.tenure import Standing, Tenure
 
 #: How often within a session timeout the holder makes sure that it holds the lock.
@@ -60,8 +60,10 @@ class Lease:
         self._is_over: Event = client.handler.event_object()
         self._confirm_s = clock.now_s() + confirm_every_s
         self._asked: Any = None
+        self._granted: Any = None
         self._guard = threading.Lock()
         client.add_listener(self._connection_changed)
+        self._learn_timeout()  # at once, unless the connection has changed since it was asked for
         present = session_id(client)  # what happened before there was a listener
         if present is None:
             tenure.contact_lost(clock.now_s())
@@ -124,7 +126,24 @@ class Lease:
         elif state == SUSPENDED:
             with self._guard:
                 self._tenure.contact_lost(self._clock.now_s())
+        else:
+            self._learn_timeout()
         self._confirm_s = self._clock.now_s()
+        self._wake.set()
+
+    def _learn_timeout(self) -> None:
+        """Each connection is granted a timeout of its own: nothing is confirmed before it is known."""
+        self._granted = session_timeout_async(self._client, self._session)
+        self._granted.rawlink(self._timeout_learnt)
+
+    def _timeout_learnt(self, granted: Any) -> None:
+        """On one of Kazoo's threads."""
+        if granted.exception is None:
+            with self._guard:
+                self._tenure.granted(granted.value)
+        elif isinstance(granted.exception, SessionTimeoutUnknown) and self.standing is not Standing.LOST:
+            log.warning("lease of %s is not confirmed: %s", self.path, granted.exception)
+            self._learn_timeout()
         self._wake.set()
 
     def _keep(self) -> None:
@@ -160,20 +179,21 @@ class Lease:
     def _confirm_in_s(self) -> float:
         """Ask for the lock's znode if it is time to: how long that is for the next time, if nothing happens before."""
         is_waiting = self._asked is not None and not self._asked.ready()
-        if is_waiting or not self._client.connected:
+        if is_waiting or not self._granted.successful() or not self._client.connected:
             return math.inf
         now_s = self._clock.now_s()
         if now_s >= self._confirm_s:
             self._confirm_s = now_s + self._confirm_every_s
+            synced = self._client.sync_async(self.node)
             self._asked = self._client.exists_async(self.node)
-            self._asked.rawlink(lambda answer: self._confirmed(answer, now_s))
+            self._asked.rawlink(lambda answer: self._confirmed(synced, answer, now_s))
         return self._confirm_s - now_s
 
-    def _confirmed(self, answer: Any, sent_s: float) -> None:
-        """On one of Kazoo's threads."""
+    def _confirmed(self, synced: Any, answer: Any, sent_s: float) -> None:
+        """On one of Kazoo's threads. A member that is cut off may answer reads, but no sync: that is no contact."""
         if isinstance(answer.exception, ENDED):
             self._end()
-        elif answer.exception is None:
+        elif answer.exception is None and synced.successful():
             stat = answer.value
             has_another_session = session_id(self._client) not in (self._session, None)
             if stat is None or stat.ephemeralOwner != self._session or has_another_session:

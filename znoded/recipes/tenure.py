@@ -32,6 +32,7 @@ class Tenure:
     def __init__(self, heard_s: float, session_timeout_s: float, grace_s: float) -> None:
         self._heard_s = heard_s
         self._session_timeout_s = session_timeout_s
+        self._granted_s = session_timeout_s
         self._grace_s = grace_s
         self._contact_lost_s: float | None = None
         self._has_ended = False
@@ -65,8 +66,13 @@ class Tenure:
         if self.standing(now_s) is Standing.LOST:
             return
         self._heard_s = max(self._heard_s, sent_s)
+        self._session_timeout_s = self._granted_s
         if self._contact_lost_s is not None and sent_s >= self._contact_lost_s:
             self._contact_lost_s = None
+
+    def granted(self, session_timeout_s: float) -> None:
+        """The connection was granted another timeout, which counts from what is answered there on."""
+        self._granted_s = session_timeout_s
 
     def end(self) -> None:
         """The lock was released, or is known to be gone."""

@@ -45,7 +45,8 @@ MAX_DELAY_MS = 60_000
 #: In front of the name of what is kept.
 KEPT = b"kept-"
 
-_MS = re.compile(rb"[0-9]{1,9}")
+_MS = re.compile(rb"0*([0-9]+)")
+_MAX_DELAY_DIGITS = len(str(MAX_DELAY_MS))
 _SEQUENCES = 1 << 32
 #: In the names of contenders that share a lock: Kazoo's readers and ours, and Curator's.
 _SHARED = (b"__rlock__", b"__READ__")
@@ -56,7 +57,10 @@ def delay_ms(tree: Tree, parent: bytes) -> int:
     """The lock-delay of the lock whose contenders are children of `parent`; 0 for none, or text that is no number."""
     option = tree.nodes.get(ROOT + parent)
     text = b"" if option is None else data_of(option)
-    return min(int(text), MAX_DELAY_MS) if _MS.fullmatch(text) else 0
+    match = _MS.fullmatch(text)
+    if match is None:
+        return 0
+    return min(int(match[1]), MAX_DELAY_MS) if len(match[1]) <= _MAX_DELAY_DIGITS else MAX_DELAY_MS
 
 
 def to_keep(tree: Tree, session: Session) -> set[bytes]:
