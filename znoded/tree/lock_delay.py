@@ -13,7 +13,6 @@ What is kept is an ephemeral whose session is gone, so the znodes alone say it, 
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from znoded.jute.ops import EventType
@@ -45,7 +44,6 @@ MAX_DELAY_MS = 60_000
 #: In front of the name of what is kept.
 KEPT = b"kept-"
 
-_MS = re.compile(rb"0*([0-9]+)")
 _MAX_DELAY_DIGITS = len(str(MAX_DELAY_MS))
 _SEQUENCES = 1 << 32
 #: In the names of contenders that share a lock: Kazoo's readers and ours, and Curator's.
@@ -57,10 +55,10 @@ def delay_ms(tree: Tree, parent: bytes) -> int:
     """The lock-delay of the lock whose contenders are children of `parent`; 0 for none, or text that is no number."""
     option = tree.nodes.get(ROOT + parent)
     text = b"" if option is None else data_of(option)
-    match = _MS.fullmatch(text)
-    if match is None:
+    if not text.isdigit():
         return 0
-    return min(int(match[1]), MAX_DELAY_MS) if len(match[1]) <= _MAX_DELAY_DIGITS else MAX_DELAY_MS
+    digits = text.lstrip(b"0")  # Python reads no number of thousands of digits
+    return min(int(digits or b"0"), MAX_DELAY_MS) if len(digits) <= _MAX_DELAY_DIGITS else MAX_DELAY_MS
 
 
 def to_keep(tree: Tree, session: Session) -> set[bytes]:
@@ -109,9 +107,12 @@ def kept_too_long(tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, int,
     nothing, and the lock must not stay taken until it has come up again.
     """
     found: list[tuple[bytes, int, int]] = []
+    delays_ms: dict[bytes, int] = {}  # a text may be long, and be that of many
     for path in tree.kept:
-        node = tree.nodes[path]
-        if not -MAX_DELAY_MS <= now_ms - mtime_of(node) < delay_ms(tree, parent_of(path)):
+        node, parent = tree.nodes[path], parent_of(path)
+        if parent not in delays_ms:
+            delays_ms[parent] = delay_ms(tree, parent)
+        if not -MAX_DELAY_MS <= now_ms - mtime_of(node) < delays_ms[parent]:
             found.append((path, mzxid_of(node), pzxid_of(node)))
             if len(found) >= limit:
                 break
