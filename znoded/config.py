@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from znoded import config_values as values
 from znoded import zoo_cfg
+from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address
 from znoded.config_values import Problem, Reader, shown, wrong
-from znoded.endpoints import EVERY_INTERFACE, endpoint_at, is_ip_address
 
 HARMLESS_WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "envi", "isro", "cons", "wchs", "dirs")
 

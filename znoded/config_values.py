@@ -13,15 +13,14 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 
+from znoded.addresses import HOST
+
 FOUR_LETTER_WORDS = (
     "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr",
     "ruok", "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
 )  # fmt: skip
 EVERY_WORD = "*"
 ENDPOINT = "a Twisted endpoint string, such as tcp:2181:interface=127.0.0.1"
-_LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
-#: A name as the domain name system has it, since no resolver is asked for another one, or an IPv6 address.
-HOST = rf"(?=.{{1,255}}:){_LABEL}(?:\.{_LABEL}){{0,126}}\.?|\[[0-9A-Fa-f:.]{{2,45}}\]"
 HOST_FORM = "the host a name of letters, digits and hyphens between dots, or an IPv6 address in brackets"
 SHA1_BYTES = 20
 SECRET_BYTES_LEAST = 16
@@ -226,7 +225,7 @@ def _word(value: object) -> str:
 
 
 def _address(value: object) -> str:
-    match = re.fullmatch(rf"(?:{HOST}):([0-9]{{1,5}})", _text(value))
+    match = re.fullmatch(rf"{HOST}:([0-9]{{1,5}})", _text(value))
     if match and 1 <= int(match[1]) <= 65535:
         return match[0]
     raise ValueError

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from znoded.endpoints import EVERY_INTERFACE, endpoint_at, is_ip_address
+from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address
 
 #: Keys whose value is taken over as it stands.
 PLAIN_KEYS = {

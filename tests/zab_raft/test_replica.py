@@ -37,6 +37,10 @@ class GatedFiles(SplitFiles):
         super().sync(descriptor)
 
 
+def no_room(*_: object) -> None:
+    raise CheckpointFailed("no room")
+
+
 def log_bytes(data_dir: Path) -> int:
     return sum(path.stat().st_size for path in (data_dir / "log").glob("*.log"))
 
@@ -220,12 +224,8 @@ def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, mon
 
 def test_failed_checkpoint_is_tried_again_with_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     member = JournalMember(tmp_path, checkpoint_bytes=100).start()
-
-    def fail(*_: object) -> None:
-        raise CheckpointFailed("no room")
-
     with monkeypatch.context() as patch:
-        patch.setattr(member.replica._store, "write", fail)
+        patch.setattr(member.replica._store, "write", no_room)
         member.write(bytes(100))
         member.reactor.result_of(member.replica._checkpointer.idle)
         assert member.journal.dirty_bytes == 100
@@ -346,13 +346,10 @@ def test_backup_of_a_member_that_must_not_go_on_fails(tmp_path: Path) -> None:
 
 
 def test_backup_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise CheckpointFailed("no room")
-
     member = JournalMember(tmp_path / "data").start()
     member.write(b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "backup", fail)
+        patch.setattr(Checkpoint, "backup", no_room)
         with pytest.raises(CheckpointFailed):
             member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
     member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
@@ -361,13 +358,10 @@ def test_backup_that_failed_can_be_made_again(tmp_path: Path, monkeypatch: pytes
 
 
 def test_backup_fails_when_the_checkpoint_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise CheckpointFailed("no room")
-
     member = JournalMember(tmp_path / "data").start()
     member.write(b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(member.replica._store, "write", fail)
+        patch.setattr(member.replica._store, "write", no_room)
         with pytest.raises(CheckpointFailed, match="backup: the checkpoint cannot be stored"):
             member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
     assert not (tmp_path / "backup").exists()

@@ -258,7 +258,7 @@ class Member:
         password with it, to another client.
         """
         by_clock = (wall_ms() & (1 << 40) - 1) << 16
-        last = max(self.tree.session_numbers.values(), default=0)
+        last = self.tree.session_numbers.get(self.config.member, 0)
         self._last_session_number = max(self._last_session_number, last, by_clock - 1) + 1
         return as_long(self.config.member << SESSION_NUMBER_BITS | self._last_session_number)
 

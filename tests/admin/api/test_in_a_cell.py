@@ -158,13 +158,8 @@ def test_another_state_ends_the_own_session_and_another_follows(house: Followers
     assert house.put("/b")
 
 
-def test_streams_look_for_what_a_jump_of_the_state_left_out(
-    house: FollowersApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = house.dial()
-    stream.send("watch?prefix=/a")
-    house.settle()
-    stream.lines()
+def jump_once(house: FollowersApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for changes next finds that the state was replaced by a newer one, with a shorter history."""
     history = house.member.tree.history
     changes = history.changes
     jumped: list[int] = []
@@ -176,6 +171,16 @@ def test_streams_look_for_what_a_jump_of_the_state_left_out(
         return changes(*arguments)
 
     monkeypatch.setattr(history, "changes", fail_once)
+
+
+def test_streams_look_for_what_a_jump_of_the_state_left_out(
+    house: FollowersApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = house.dial()
+    stream.send("watch?prefix=/a")
+    house.settle()
+    stream.lines()
+    jump_once(house, monkeypatch)
     revision = house.put("/a")
     house.settle()
     assert [line["revision"] for line in stream.lines()] == [revision, revision]
@@ -191,17 +196,7 @@ def test_streams_that_a_jump_of_the_state_ends_keep_nothing_from_others(
     stream.send("watch?prefix=/a")
     house.settle()
     stream.lines()
-    history = house.member.tree.history
-    changes = history.changes
-    jumped: list[int] = []
-
-    def fail_once(*arguments: int) -> Any:
-        if not jumped:
-            jumped.append(1)
-            raise Compacted(1)
-        return changes(*arguments)
-
-    monkeypatch.setattr(history, "changes", fail_once)
+    jump_once(house, monkeypatch)
     leader = {"op": "put", "key": "/leader", "value": "", "acl": ONLY_CREATOR}
     house.done("txn", {"then": [leader, {"op": "put", "key": "/a", "value": ""}]}, user=ALICE)
     house.settle()

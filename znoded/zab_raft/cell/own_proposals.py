@@ -52,7 +52,7 @@ class OwnProposals:
             self.size_bytes += _size_bytes(proposal)
 
     def add_given(self, commands: Sequence[bytes]) -> None:
-        """More was proposed, behind all the rest, and the leader has it."""
+        """More was proposed, and the leader has it, as it has all before it."""
         size_bytes = sum(map(len, commands))
         self._proposals += commands
         self._given_bytes += size_bytes

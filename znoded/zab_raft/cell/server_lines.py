@@ -12,16 +12,14 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
+from znoded.addresses import EVERY_INTERFACE, HOST
+
 PORT_MOST = 65_535
-HOST_CHARACTERS_MOST = 255
 #: From the port of the peers to the one that is shown for elections, when nobody named one: ZooKeeper's 2888 and 3888.
 ELECTION_PORT_DISTANCE = 1_000
-EVERY_INTERFACE = ("0.0.0.0", "[::]")
 
-_LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
-_HOST = rf"(?=.{{1,{HOST_CHARACTERS_MOST}}}:){_LABEL}(?:\.{_LABEL}){{0,126}}\.?|\[[0-9A-Fa-f:.]{{2,45}}\]"
-_ADDRESS = re.compile(rf"({_HOST}):(\+?\d{{1,9}}):?", re.ASCII)
-_SERVER = re.compile(rf"({_HOST}):(\+?\d{{1,9}}):(\+?\d{{1,9}})(?::([^:;|]*))?:?", re.ASCII)
+_ADDRESS = re.compile(rf"({HOST}):(\+?\d{{1,9}}):?", re.ASCII)
+_SERVER = re.compile(rf"({HOST}):(\+?\d{{1,9}}):(\+?\d{{1,9}})(?::([^:;|]*))?:?", re.ASCII)
 _PORT = re.compile(r"\+?\d{1,9}:?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _VERSION = re.compile(r"[+-]?[0-9A-Fa-f]{1,16}", re.ASCII)

@@ -1,4 +1,4 @@
-"""Where to listen: Twisted's endpoint strings, and what the hosts in addresses say of interfaces."""
+"""Which hosts an address may name, in the configuration and in the lines of a cell, and where one listens for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import ipaddress
 
 #: Hosts that stand for all interfaces of a machine, and tell nobody where it is.
 EVERY_INTERFACE = ("0.0.0.0", "[::]")
+HOST_CHARACTERS_MOST = 255
+
+_LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+#: What a host in front of `:PORT` matches: a name as the domain name system has it, since no resolver is asked for
+#: another one, or an IPv6 address in brackets.
+HOST = rf"(?:(?=.{{1,{HOST_CHARACTERS_MOST}}}:){_LABEL}(?:\.{_LABEL}){{0,126}}\.?|\[[0-9A-Fa-f:.]{{2,45}}\])"
 
 
 def endpoint_at(port: str, interface: str = "") -> str:
