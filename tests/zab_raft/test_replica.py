@@ -288,17 +288,19 @@ def test_commands_that_cannot_be_applied_end_the_member_and_none_is_lost(
     again.stop()
 
 
-@pytest.mark.parametrize(("commands", "given_back"), [(1, 0), (20, 1)])
-def test_memory_that_a_large_checkpoint_took_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: int, given_back: int
+@pytest.mark.parametrize(("commands", "given_back"), [([1], 0), ([20], 1), ([9, 9], 1), ([9, 9, 1], 1), ([20, 20], 2)])
+def test_memory_that_checkpoints_took_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: list[int], given_back: int
 ) -> None:
+    """One for each of `commands`, of so many."""
     threads: list[str] = []
-    monkeypatch.setattr(checkpointer_module, "LARGE_ITEMS", 15)
+    monkeypatch.setattr(checkpointer_module, "TRIMMED_ITEMS", 15)
     monkeypatch.setattr(checkpointer_module, "malloc_trim", lambda: threads.append(threading.current_thread().name))
     member = JournalMember(tmp_path).start()
-    for number in range(commands):
-        member.write(bytes([number]))
-    member.checkpoint()
+    for count in commands:
+        for number in range(count):
+            member.write(bytes([number]))
+        member.checkpoint()
     assert len(threads) == given_back
     assert "MainThread" not in threads
     member.stop()

@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 _log = Logger()
 
-#: An increment of so many changes took memory that the next ones will not need.
-LARGE_ITEMS = 50_000
+#: So many changes, in one increment or in several, leave gaps in memory that the next ones will not all fill.
+TRIMMED_ITEMS = 50_000
 
 
 def checkpoint_pool() -> ThreadPool:
@@ -67,6 +67,7 @@ class Checkpointer:
         self._on_fatal = on_fatal
         self._pool = pool
         self._busy: Deferred[None] = succeed(None)
+        self._untrimmed_items = 0  # stored since the last malloc_trim
 
     def start(self) -> None:
         """Begin to store what changes."""
@@ -107,7 +108,9 @@ class Checkpointer:
             self._busy = self.in_thread(
                 self._store.write, {**changes, **increment.cell}, snapshot.index, snapshot.term
             ).addCallbacks(lambda _none: self._stored(snapshot), lambda failure: self._failed(failure, changes))
-            if sum(map(len, changes.values())) >= LARGE_ITEMS:
+            self._untrimmed_items += sum(map(len, changes.values()))
+            if self._untrimmed_items >= TRIMMED_ITEMS:
+                self._untrimmed_items = 0
                 self._busy.addCallback(lambda _none: self.in_thread(malloc_trim))
         return self.idle
 
