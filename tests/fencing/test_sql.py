@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,17 @@ def test_a_lower_token_is_rejected_and_the_same_is_not(guard: FencingGuard, conn
     guard.check(connection, "another account", 1)
     connection.commit()
     assert guard.highest(connection, "account") == 1 << 40
+
+
+def test_a_token_is_let_in_and_rejected_where_answers_come_late(guard: FencingGuard, connection: Any) -> None:
+    """In a pipeline of psycopg's it is not known at once how many rows a statement changed."""
+    guard.check(connection, "account", 5)
+    with getattr(connection, "pipeline", nullcontext)():
+        guard.check(connection, "account", 6)
+        guard.check(connection, "account", 6)
+        with pytest.raises(StaleToken, match="6"):
+            guard.check(connection, "account", 5)
+    assert guard.highest(connection, "account") == 6
 
 
 def test_a_token_counts_only_if_its_transaction_does(guard: FencingGuard, connection: Any) -> None:

@@ -51,7 +51,11 @@ class FencingGuard:
         self._read = f"SELECT token FROM {table} WHERE object = {object_place}"
 
     def create_table(self, connection: Any) -> None:
-        """Make the table if it is not there; committing is the caller's."""
+        """Make the table if it is not there; committing is the caller's.
+
+        Of several that do so at one time, PostgreSQL may fail all but one with a unique violation: roll back and call
+        it again, or make the table before the workers start.
+        """
         connection.cursor().execute(self._create)
 
     def check(self, connection: Any, object_name: str, token: int) -> None:
@@ -64,8 +68,12 @@ class FencingGuard:
         cursor.execute(self._advance, self._parameters(object_name, token))
         if _is_outside_transaction(connection):
             raise OutsideTransaction("begin a transaction first: the check and the write have to be one")
-        if cursor.rowcount != 1:
-            raise StaleToken(object_name, token, self.highest(connection, object_name) or 0)
+        if cursor.rowcount == 1:
+            return
+        # Not let in; or not known yet, as in a pipeline of psycopg's (-1), and then the row tells.
+        highest = self.highest(connection, object_name)
+        if highest != token:
+            raise StaleToken(object_name, token, highest or 0)
 
     def highest(self, connection: Any, object_name: str) -> int | None:
         """The highest token let in; None if there was none."""
