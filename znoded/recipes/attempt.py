@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ from znoded.recipes.names import Contender, own, predecessor, prefixes
 from znoded.recipes.removal import remove_in_background
 from znoded.recipes.session import UNANSWERED, session_id, session_timeout_async
 from znoded.recipes.tenure import Tenure
+from znoded.recipes.watching import watching
 
 #: How long a failed attempt waits for its place in the queue to be gone, which goes on behind its back then.
 TIDY_PATIENCE_S = 1.0
@@ -35,11 +35,7 @@ CONTENDER_ZNODES = 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be acquired, and how. `is_shared`: together with others that share it.
-
-    `watch` gives all attempts that go on what happens to those they wait for (see `Attempt.happened`). Kazoo keeps what
-    watches a znode until that changes, so it is one for all: those that gave up must not leave theirs behind.
-    """
+    """What is to be acquired, and how. `is_shared`: together with others that share it."""
 
     client: Any
     path: str
@@ -48,7 +44,6 @@ class Wanted:
     grace_s: float
     on_standing: OnStanding | None
     clock: Clock
-    watch: Callable[[Any], object]
 
 
 class _PlaceLost(Exception):
@@ -61,6 +56,7 @@ class Attempt:
     def __init__(self, wanted: Wanted, timeout_s: float | None, waits: bool = True) -> None:
         self._wanted = wanted
         self._client = wanted.client
+        self._watching = watching(wanted.client)
         self._timeout_s = timeout_s
         self._ends_s = None if timeout_s is None else wanted.clock.now_s() + timeout_s
         self._waits = waits
@@ -73,7 +69,7 @@ class Attempt:
         self._awaited = ""
         self._is_awaited_gone = False
 
-    def happened(self, event: Any) -> None:
+    def _happened(self, event: Any) -> None:
         """On one of Kazoo's threads: an event of a znode that an attempt waits for, or of the connection."""
         if event.path is None or event.path.rpartition("/")[2] == self._awaited:
             self._is_awaited_gone = True
@@ -89,7 +85,8 @@ class Attempt:
         self._client.add_listener(self._connection_changed)
         lease: Lease | None = None
         try:
-            lease = self._contend()
+            with self._watching.listening(self._happened):
+                lease = self._contend()
             return lease
         finally:
             self._client.remove_listener(self._connection_changed)
@@ -194,7 +191,7 @@ class Attempt:
         """Wait until the znode is gone, or something else happens that is worth a look."""
         self._awaited, self._is_awaited_gone = name, False
         try:
-            self._ask(self._client.get_async(f"{self._wanted.path}/{name}", watch=self._wanted.watch))
+            self._ask(self._client.get_async(f"{self._wanted.path}/{name}", watch=self._watching.happened))
         except NoNodeError:
             return
         while not self._is_awaited_gone:

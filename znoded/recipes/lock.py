@@ -42,14 +42,7 @@ class FencedLock:
         self.path = path
         self._client = client
         self._wanted = Wanted(
-            client,
-            path,
-            identifier.encode(),
-            self._is_shared,
-            grace_s,
-            on_standing,
-            clock or SystemClock(),
-            self._happened,
+            client, path, identifier.encode(), self._is_shared, grace_s, on_standing, clock or SystemClock()
         )
         self._attempts: set[Attempt] = set()
         self._guard = threading.Lock()
@@ -72,7 +65,9 @@ class FencedLock:
 
     def cancel(self) -> None:
         """End every `acquire` that waits, with AcquireCancelled; one that has yet to begin is not among them."""
-        for attempt in self._going_on():
+        with self._guard:
+            going_on = list(self._attempts)
+        for attempt in going_on:
             attempt.cancel()
 
     def close(self) -> None:
@@ -89,14 +84,6 @@ class FencedLock:
             return []
         found = [self._identifier_of(f"{self.path}/{name}") for name in names]
         return [identifier for identifier in found if identifier is not None]
-
-    def _happened(self, event: Any) -> None:
-        for attempt in self._going_on():
-            attempt.happened(event)
-
-    def _going_on(self) -> list[Attempt]:
-        with self._guard:
-            return list(self._attempts)
 
     def _identifier_of(self, node: str) -> str | None:
         try:
