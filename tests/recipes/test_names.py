@@ -53,6 +53,18 @@ def test_numbers_go_on_behind_the_greatest() -> None:
     assert ahead_by(5, 5) == 0
 
 
+def test_a_queue_goes_on_behind_the_greatest_number() -> None:
+    holder, mine = f"{OTHER}__lock__2147483647", prefixes(ME, False)
+    names = [f"{mine[0]}-2147483648", holder, f"{mine[1]}-2147483647"]
+    assert [each.name for each in queue(names)] == [holder, names[0]]
+
+
+def test_the_znodes_of_a_contender_are_in_order_behind_the_greatest_number() -> None:
+    first, second = prefixes(ME, False)
+    names = [f"{second}-2147483648", f"{first}2147483647"]
+    assert [each.name for each in own(names, ME)] == names[::-1]
+
+
 def test_numbers_are_read_as_the_server_writes_them() -> None:
     numbers = {"__lock__0000000007": 7, "__lock__-2147483648": -2147483648, "__lock__-000000001": -1}
     numbers |= {"-lock-0000000007": 7, "-lock--2147483648": -2147483648, "-lock--000000001": -1}

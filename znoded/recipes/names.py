@@ -48,12 +48,12 @@ def parse(name: str) -> Contender | None:
 def queue(children: Iterable[str]) -> list[Contender]:
     """All contenders in order, one znode of each: those of ours that Curator looks for are left out."""
     found = [each for each in map(parse, children) if each and f"__{FOR_CURATOR}" not in each.name]
-    return sorted(found)
+    return _in_order(found)
 
 
 def own(children: Iterable[str], own_id: str) -> list[Contender]:
     """The znodes of the contender with this id, in order; none if it is not in the queue."""
-    return sorted(found for found in map(parse, children) if found and own_id in found.name)
+    return _in_order(found for found in map(parse, children) if found and own_id in found.name)
 
 
 def predecessor(children: Iterable[str], own_id: str, mine: Contender) -> str | None:
@@ -75,3 +75,12 @@ def ahead_by(sequence: int, mine: int) -> int:
     """How far a sequence number is ahead of `mine`, 0 if it is not; behind 2147483647 comes -2147483648."""
     distance = (mine - sequence) % _SEQUENCES
     return distance if distance < _SEQUENCES // 2 else 0
+
+
+def _in_order(contenders: Iterable[Contender]) -> list[Contender]:
+    """In the order in which the numbers were given, which go on below 0 behind the greatest."""
+    found = sorted(contenders)
+    if not found:
+        return found
+    least = found[0].sequence
+    return sorted(found, key=lambda each: ahead_by(least, each.sequence) - ahead_by(each.sequence, least))
