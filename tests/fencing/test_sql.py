@@ -93,6 +93,19 @@ def test_a_check_outside_a_transaction_is_refused(guard: FencingGuard, database:
         guard.check(connection, "account", 1)
 
 
+def test_a_check_outside_a_transaction_is_refused_where_answers_come_late(
+    guard: FencingGuard, database: Database
+) -> None:
+    with closing(database.connect_plain()) as connection:
+        pipeline = getattr(connection, "pipeline", nullcontext)
+        with pipeline(), pytest.raises(OutsideTransaction):
+            guard.check(connection, "account", 1)
+        connection.cursor().execute("BEGIN")
+        with pipeline():
+            guard.check(connection, "account", 1)
+            connection.cursor().execute("ROLLBACK")
+
+
 def test_a_check_in_a_transaction_that_was_begun_by_hand_is_good(guard: FencingGuard, database: Database) -> None:
     with closing(database.connect_plain()) as connection:
         connection.cursor().execute("BEGIN")

@@ -66,12 +66,11 @@ class FencingGuard:
         """
         cursor = connection.cursor()
         cursor.execute(self._advance, self._parameters(object_name, token))
+        # Not let in; or not known yet, as in a pipeline of psycopg's (-1), and then the row tells. Only behind that is
+        # it known there whether there is a transaction; a BEGIN in the pipeline itself is not seen, `transaction()` is.
+        highest = token if cursor.rowcount == 1 else self.highest(connection, object_name)
         if _is_outside_transaction(connection):
             raise OutsideTransaction("begin a transaction first: the check and the write have to be one")
-        if cursor.rowcount == 1:
-            return
-        # Not let in; or not known yet, as in a pipeline of psycopg's (-1), and then the row tells.
-        highest = self.highest(connection, object_name)
         if highest != token:
             raise StaleToken(object_name, token, highest or 0)
 
