@@ -147,6 +147,54 @@ def test_the_table_may_have_another_name(database: Database, connection: Any) ->
     connection.rollback()
 
 
+@pytest.mark.parametrize("how", ["in a transaction", "outside"])
+def test_many_may_make_the_table_at_one_time(database: Database, connection: Any, how: str) -> None:
+    """PostgreSQL fails one that waited for another: `IF NOT EXISTS` was true when both looked."""
+    guard = FencingGuard(database.paramstyle, "tokens_of_many")
+    connect = database.connect if how == "in a transaction" else database.connect_plain
+    workers = 4
+    begin = threading.Barrier(workers)
+    failures: list[Exception] = []
+
+    def work() -> None:
+        with closing(connect()) as own:
+            begin.wait()
+            try:
+                guard.create_table(own)
+                own.commit()
+            except Exception as failure:
+                failures.append(failure)
+
+    for _ in range(20):
+        threads = [threading.Thread(target=work) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        connection.cursor().execute("DROP TABLE tokens_of_many")
+        connection.commit()
+    assert failures == []
+
+
+def test_what_else_is_in_the_transaction_stays_when_the_table_is_made(guard: FencingGuard, connection: Any) -> None:
+    connection.cursor().execute("UPDATE account SET balance = 7")
+    guard.create_table(connection)
+    connection.rollback()
+    assert balance(connection) == 0
+    connection.cursor().execute("UPDATE account SET balance = 7")
+    guard.create_table(connection)
+    connection.commit()
+    assert balance(connection) == 7
+
+
+def test_a_table_that_cannot_be_made_leaves_no_transaction(guard: FencingGuard, database: Database) -> None:
+    with closing(database.connect_plain()) as failed, closing(database.connect()) as other:
+        with pytest.raises(Exception, match="(?i)nowhere"):
+            FencingGuard(database.paramstyle, "nowhere.tokens").create_table(failed)
+        failed.cursor().execute("UPDATE account SET balance = 7")
+        assert balance(other) == 7
+
+
 def test_a_name_that_is_none_and_an_unknown_style_are_refused() -> None:
     with pytest.raises(ValueError, match="plain name"):
         FencingGuard("qmark", "tokens; DROP TABLE account")

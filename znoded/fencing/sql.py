@@ -7,7 +7,8 @@ the transaction ends, so checks and writes of one object come one after another.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from znoded.fencing.errors import OutsideTransaction, StaleToken
@@ -51,12 +52,15 @@ class FencingGuard:
         self._read = f"SELECT token FROM {table} WHERE object = {object_place}"
 
     def create_table(self, connection: Any) -> None:
-        """Make the table if it is not there; committing is the caller's.
-
-        Of several that do so at one time, PostgreSQL may fail all but one with a unique violation: roll back and call
-        it again, or make the table before the workers start.
-        """
-        connection.cursor().execute(self._create)
+        """Make the table if it is not there; committing is the caller's. One waits for another that has made it."""
+        cursor = connection.cursor()
+        try:
+            with _savepoint(cursor):
+                cursor.execute(self._create)
+        except Exception:
+            # PostgreSQL fails the one that waited, IF NOT EXISTS or not; it finds the table now. What else it was is
+            # raised again.
+            cursor.execute(self._create)
 
     def check(self, connection: Any, object_name: str, token: int) -> None:
         """Let this token in, and no lower one from here on: in the caller's transaction, before its reads and writes.
@@ -84,6 +88,25 @@ class FencingGuard:
 
     def _parameters(self, object_name: str, token: int) -> Any:
         return {"object": object_name, "token": token} if self._is_by_name else (object_name, token)
+
+
+@contextmanager
+def _savepoint(cursor: Any) -> Iterator[None]:
+    """Undo the block if it fails, and nothing else of the transaction around it."""
+    try:
+        cursor.execute("SAVEPOINT fencing_guard")
+        is_set = True
+    except Exception:  # PostgreSQL has none outside of a transaction, where there is nothing else
+        is_set = False
+    try:
+        yield
+    except Exception:
+        if is_set:
+            cursor.execute("ROLLBACK TO SAVEPOINT fencing_guard")
+        raise
+    finally:
+        if is_set:
+            cursor.execute("RELEASE SAVEPOINT fencing_guard")
 
 
 def _is_outside_transaction(connection: Any) -> bool:
