@@ -166,6 +166,24 @@ def test_what_was_heard_just_before_the_connection_was_lost_is_told(house: Follo
     assert len(house.replica.told) == 1
 
 
+def test_what_was_heard_before_this_member_led_is_not_told_to_a_later_leader(
+    house: FollowersHouse, client: Client
+) -> None:
+    """That one would take a session that is long silent for one that was just heard."""
+    house.member.found(configured_roster(house.member.config))
+    house.pass_time(1)
+    house.replica.reaches_leader = False
+    client.send(ping())
+    client.drop()
+    house.replica.leads, house.replica.reaches_leader = True, True
+    house.member.lead(2)
+    house.pass_time(60_000)
+    house.replica.told.clear()
+    house.replica.leads = False
+    house.pass_time(1)
+    assert house.replica.told == []
+
+
 def test_the_leader_is_told_who_reads_before_it_confirms_the_read(
     house: FollowersHouse, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -296,6 +296,7 @@ class CellMember(Member):
         self._leads_since_ms = self.monotonic_ms()
         self._proposal_bytes = NO_PROPOSAL
         self.sessions.grant_all(self._leads_since_ms)
+        self._heard_unconnected.clear()  # the grant covers them, and to a later leader they would be news
         return [self.new_term(), roster_command(self.tree, wall_ms())]
 
     def leader_changed(self, leader: int, term: int) -> None:
