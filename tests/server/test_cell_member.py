@@ -118,6 +118,15 @@ def test_what_was_told_into_a_connection_that_was_cut_is_told_again(house: Follo
     assert not house.replica.told
 
 
+def test_a_short_tick_makes_no_report_in_each_turn_of_the_reactor(house: FollowersHouse) -> None:
+    short = FollowersHouse(tick_ms=1)
+    short.client(timeout_ms=20)
+    short.replica.told.clear()
+    for _ in range(100):
+        short.clock.advance(0.001)
+    assert 3 <= len(short.replica.told) <= 4
+
+
 def test_a_member_that_hears_a_leader_and_does_not_reach_it_sends_its_clients_away(
     house: FollowersHouse, client: Client
 ) -> None:

@@ -167,3 +167,29 @@ def test_a_session_does_not_end_while_a_pause_is_not_over_for_its_client() -> No
         clock.return_value += 4_000 + house.member.config.tick_ms
         pass_time(house, 0)
         assert client.session_id not in house.member.tree.sessions
+
+
+def test_a_session_ends_however_short_the_tick_is_and_late_the_process() -> None:
+    """Being late by more than two such ticks is no pause."""
+    house = House(tick_ms=10)
+    client = house.client(timeout_ms=200)
+    let_time_pass(house, 0.03, 30)
+    assert client.session_id not in house.member.tree.sessions
+
+
+@pytest.mark.parametrize("tick_ms", [1, 10])
+def test_no_timer_is_left_when_a_member_with_a_short_tick_stops(tick_ms: int) -> None:
+    house = House(tick_ms=tick_ms)
+    let_time_pass(house, 0.001, 410)
+    house.member.stop()
+    assert house.clock.getDelayedCalls() == []
+
+
+def let_time_pass(house: House, step_s: float, steps: int) -> None:
+    """Let the timers fire, which see the time of the test's clock."""
+    start_ms = house.member.monotonic_ms()
+    start_s = house.clock.seconds()
+    house.member.monotonic_ms = lambda: start_ms + round((house.clock.seconds() - start_s) * 1000)  # type: ignore[method-assign]
+    for _ in range(steps):
+        house.clock.advance(step_s)
+        house.replica.commit()

@@ -51,6 +51,8 @@ log = Logger()
 
 #: A member tells its leader so many times in a tick whom it heard. The shortest session timeout is two ticks.
 REPORTS_PER_TICK = 4
+#: But not more often than that, however short a tick is.
+REPORT_MS_LEAST = 25
 #: Without a leader for so many ticks a member sends its clients away, so that those with the shortest timeout, of two
 #: ticks, have time to come back to another one; but not before an election can have ended.
 LEADERLESS_TICKS = 1.5
@@ -123,7 +125,8 @@ class CellMember(Member):
     def _begin(self) -> Deferred[None]:
         """There may be no leader yet, and clients may come already."""
         self._leaderless_since_ms = self.monotonic_ms()
-        self._reporting.start(self.config.tick_ms / 1000 / REPORTS_PER_TICK, now=False)
+        report_ms = max(self.config.tick_ms / REPORTS_PER_TICK, REPORT_MS_LEAST)
+        self._reporting.start(report_ms / 1000, now=False)
         return succeed(None)
 
     def stop(self) -> Any:

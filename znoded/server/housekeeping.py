@@ -22,6 +22,9 @@ SWEEPS_PER_ROUND = 10_000
 LOBBY_CHECK_S = 1.0
 #: Who seems to be silent may have been heard already, and not served, by a process that was busy or stopped until now.
 HEARING_S = 0.1
+#: Sessions are looked at so often at most, however short a tick is: a hearing is over before the next one begins, and a
+#: process that is a little late does not count as paused.
+LOOK_MS_LEAST = 200
 
 log = Logger()
 
@@ -34,9 +37,10 @@ class Housekeeping:
         self._reactor = reactor
         self._last_tick_ms = 0
         self._ending: Any = None
+        self._look_ms = max(member.config.tick_ms, LOOK_MS_LEAST)
         tree = member.config.tree
         self._timers = (
-            (LoopingCall(self._end_silent_sessions), member.config.tick_ms / 1000),
+            (LoopingCall(self._end_silent_sessions), self._look_ms / 1000),
             (LoopingCall(self._sweep), tree.sweep_interval_ms / 1000),
             (LoopingCall(self._close_silent_connections), LOBBY_CHECK_S),
         )
@@ -62,7 +66,7 @@ class Housekeeping:
         now_ms = member.monotonic_ms()
         gap_ms = now_ms - self._last_tick_ms
         self._last_tick_ms = now_ms
-        if gap_ms > 2 * member.config.tick_ms:
+        if gap_ms > 2 * self._look_ms:
             # The process was paused, so it could not hear its clients: nobody's silence counts.
             log.warn("the clock jumped by {gap_ms} ms; every session gets its full timeout again", gap_ms=gap_ms)
             member.sessions.grant_all(now_ms)
@@ -75,7 +79,7 @@ class Housekeeping:
         """End the sessions that were silent at `now_ms` and were not heard since, and delete locks kept for a delay."""
         member = self._member
         late_ms = member.monotonic_ms() - now_ms - HEARING_S * 1000
-        if not member.ends_sessions or late_ms > member.config.tick_ms:
+        if not member.ends_sessions or late_ms > self._look_ms:
             return  # in the latter case it was paused meanwhile, and has not heard them yet: the next tick looks again
         time_ms = wall_ms()
         if self._end_those_silent_at(now_ms, time_ms):
