@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.protocol import Factory
 from twisted.logger import LogEvent, LogLevel, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
@@ -16,7 +17,9 @@ from tests.zab_raft.peers.loop import CELL, Loop, Member, connect, introduce, ta
 from znoded.jute.frames import frame
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.core.messages import Heartbeat, InstallSnapshot, Snapshot
+from znoded.zab_raft.peers import entering
 from znoded.zab_raft.peers.acceptor import STRANGERS_PER_HOST
+from znoded.zab_raft.peers.dialler import connector
 from znoded.zab_raft.peers.founding import Found, Join, Welcome
 from znoded.zab_raft.peers.identity import NO_CELL, Identity
 from znoded.zab_raft.peers.wire import Change, Forward, FrameKind, FrameRecord
@@ -369,6 +372,36 @@ def test_a_member_that_waits_to_come_in_can_be_stopped(loop: Loop, member: Make,
     second.stop()
     assert [failure.check(CancelledError) for failure in failures] == [CancelledError]
     loop.settle()
+
+
+def test_why_a_member_does_not_answer_who_wants_to_come_in_is_told_once(
+    loop: Loop, member: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entering, "ROUND_S", 0.5)
+    dialled: list[str] = []
+    connect_over_tcp = connector(loop.reactor, None)
+
+    def connect(address: str, factory: Factory) -> Deferred[Any]:
+        dialled.append(address)
+        return connect_over_tcp(address, factory)
+
+    blank, closes = member(1, cell=NO_CELL, connect=connect), member(5, cell=NO_CELL)
+    monkeypatch.setattr(closes.peers, "_answer", lambda connection, *_: connection.close())
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        refuses, says_nothing = (f"127.0.0.1:{each.getsockname()[1]}" for each in (unused, silent))
+        addresses = {1: blank.address, 2: refuses, 3: "nowhere", 4: says_nothing, 5: closes.address}
+        with capturedLogs() as events:
+            entered = blank.peers.enter_cell(table_of(blank, voters={1, 2})._replace(addresses=addresses))
+            loop.run_until(lambda: dialled.count(refuses) > 2)
+    found = sorted(told(events, "it is asked again"))
+    assert len(found) == 4
+    whys = ("Connection refused", "nowhere", "nothing came within 0.5 s", "it closed the connection")
+    for line, number, why in zip(found, (2, 3, 4, 5), whys, strict=True):
+        prefix = f"no answer of member {number} at {addresses[number]}: "
+        assert line.startswith(prefix)
+        assert why in line.removeprefix(prefix)
+    entered.addErrback(lambda failure: failure.trap(CancelledError))
 
 
 def test_two_members_with_one_number_do_not_make_a_cell(loop: Loop, member: Make) -> None:

@@ -22,7 +22,7 @@ from znoded.zab_raft.peers.founding import (
     decide,
     decode_answer,
 )
-from znoded.zab_raft.peers.handshake import Purpose
+from znoded.zab_raft.peers.handshake import Purpose, Refused
 from znoded.zab_raft.peers.identity import NO_RAFT_ID
 
 #: A round ends when all have answered or cannot be reached, or at the latest after so long.
@@ -47,6 +47,7 @@ class Entering:
         self._connections: list[Dialled] = []
         self._call: DelayedCall | None = None
         self._why = ""
+        self._told: set[tuple[int, str]] = set()
 
     def start(self) -> None:
         """Begin a round."""
@@ -75,7 +76,7 @@ class Entering:
     def _ask(self, number: int, connection: Dialled) -> None:
         self._connections.append(connection)
         connection.open(ANSWER_BYTES_LIMIT, ANSWER_BYTES_LIMIT, partial(self._answered, number, connection))
-        connection.on_ended = lambda by_other: self._over(number)
+        connection.on_ended = partial(self._ended, number)
         connection.send(frame(self._table.digest))
 
     def _answered(self, number: int, connection: Dialled, payload: bytes) -> None:
@@ -83,14 +84,34 @@ class Entering:
         connection.close()
         self._over(number)
 
-    def _failed(self, number: int, failure: Failure) -> None:
+    def _ended(self, number: int, by_other: bool) -> None:
+        if by_other:
+            self._tell(number, "it closed the connection")
         self._over(number)
+
+    def _failed(self, number: int, failure: Failure) -> None:
+        if not failure.check(Refused):  # which is logged
+            self._tell(number, failure.getErrorMessage())
+        self._over(number)
+
+    def _tell(self, number: int, why: str) -> None:
+        """Log why a member that is being asked does not answer, each reason once."""
+        if number in self._asking and (number, why) not in self._told:
+            self._told.add((number, why))
+            log.info(
+                "no answer of member {number} at {address}: {why}; it is asked again",
+                number=number,
+                address=self._table.addresses[number],
+                why=why,
+            )
 
     def _over(self, number: int) -> None:
         if self._asking.pop(number, None) is not None and not self._asking:
             self._end_round()
 
     def _end_round(self) -> None:
+        for number in self._asking:
+            self._tell(number, f"nothing came within {ROUND_S:g} s")
         self.stop()
         decision = decide(self._number, self._table, self._answers)
         if not isinstance(decision, Wait):
