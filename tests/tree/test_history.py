@@ -153,6 +153,22 @@ def test_usage_that_a_quota_counts_is_no_change(house: World, client: Client) ->
     assert [change.path for change in house.tree.history.changes(begin, house.tree.zxid, 9)] == [b"/q"]
 
 
+def test_what_a_change_of_the_usage_made_is_the_same_in_every_form_of_the_history(house: World, client: Client) -> None:
+    """Members pack their history at different times."""
+    stats = b"/zookeeper/quota/q/zookeeper_stats"
+    begin = house.tree.zxid
+    for path in (b"/q", b"/zookeeper/quota/q", b"/zookeeper/quota/q/zookeeper_limits"):
+        client.create(path, b"count=-1,bytes=-1")
+    client.create(stats, b"count=0,bytes=0")
+    client.set(b"/q", b"longer")
+    client.set(stats, b"count=7,bytes=7")
+    client.set(b"/q", b"")
+    client.delete(stats)
+    changes = house.tree.history.changes(begin, house.tree.zxid, 99)
+    house.tree.history._close_newest()
+    assert house.tree.history.changes(begin, house.tree.zxid, 99) == changes
+
+
 def test_an_acl_that_is_too_long_to_keep_lets_nobody_read_the_past(house: World, client: Client) -> None:
     long = (Acl(31, b"world", b"anyone"), Acl(31, b"digest", b"u:" + b"h" * ACL_BYTES_MOST))
     client.create(b"/a", acl=long)

@@ -4,7 +4,7 @@ packed  int count, int length of the paths, int length of the ACLs
         longs: revisions · longs: times in ms · ints: lengths of the znodes before, then after · a byte each: kinds
         shorts: 0 or the place of an ACL in the list, nothing if there are none · paths with NULs between them
         ACLs, each as int length and vector of entries · 32 bytes for each creation and deletion
-        znodes before · znodes after, for the last change of each path: for others the next one has it
+        znodes before · znodes after, for the last change of each path and for quotas: for others the next one has it
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from znoded.jute.primitives import Reader, encode_buffer
 from znoded.jute.records import ACL_VECTOR
 from znoded.tree.acl import Acls, size_bytes
 from znoded.tree.paths import parent_of
+from znoded.tree.quota import ROOT_SLASH
 
 
 class ChangeKind(IntEnum):
@@ -95,6 +96,10 @@ class Block:
             afters = some = [b""] * count
             for place in self._last_places.values():
                 some[place] = self._afters[place]
+            # The usage changes with no record of it, so that the next change does not tell what one made.
+            for place, path in enumerate(self.paths):
+                if path.startswith(ROOT_SLASH):
+                    some[place] = self._afters[place]
         nodes = *self._befores, *afters
         columns = struct.pack(f">{2 * count}q{2 * count}I", *self.revisions, *self._times, *map(len, nodes))
         head = _HEAD.pack(count, len(paths), len(acl_list))
@@ -213,9 +218,10 @@ class PackedBlock(Block):
 
     def after(self, place: int) -> bytes:
         path = self.paths[place]
-        following = self.own(path, place + 1)
+        stored = self.before(place + len(self.kinds))
+        following = None if stored else self.own(path, place + 1)
         if following is None:
-            return self.before(place + len(self.kinds))
+            return stored
         child = self.of_children(path, place + 1)
         if child is None or child > following:
             return self.before(following)
