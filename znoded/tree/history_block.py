@@ -97,9 +97,10 @@ class Block:
             for place in self._last_places.values():
                 some[place] = self._afters[place]
             # The usage changes with no record of it, so that the next change does not tell what one made.
-            for place, path in enumerate(self.paths):
-                if path.startswith(ROOT_SLASH):
-                    some[place] = self._afters[place]
+            if ROOT_SLASH in paths:
+                for place, path in enumerate(self.paths):
+                    if path.startswith(ROOT_SLASH):
+                        some[place] = self._afters[place]
         nodes = *self._befores, *afters
         columns = struct.pack(f">{2 * count}q{2 * count}I", *self.revisions, *self._times, *map(len, nodes))
         head = _HEAD.pack(count, len(paths), len(acl_list))
