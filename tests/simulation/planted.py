@@ -214,7 +214,7 @@ def _each_member_has_its_own_time() -> list[Plant]:
 
 def _a_checkpoint_without_the_sequence_numbers() -> list[Plant]:
     def change(take: Any) -> Any:
-        return lambda tree: {**take(tree), b"created": []}
+        return lambda tree: {**take(tree), b"created": {}}
 
     return [(Tree, "take_changes", change)]
 

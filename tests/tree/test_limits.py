@@ -69,7 +69,7 @@ def test_a_tree_that_is_loaded_knows_how_much_room_is_taken() -> None:
     client.delete(b"/p/gone")
     stored = house.tree.take_changes()
     loaded = Tree()
-    loaded.load(lambda table: [(key, value) for key, value in stored[table] if value is not None])
+    loaded.load(lambda table: [(key, value) for key, value in stored[table].items() if value is not None])
     assert loaded.children_bytes == house.tree.children_bytes == {b"/": 11, b"/zookeeper": 11, b"/p": 7, b"/p/123": 4}
 
 

@@ -32,14 +32,16 @@ def test_a_znode_of_a_hundred_bytes_takes_less_than_four_hundred() -> None:
     tree = Tree()
 
     def nodes() -> Iterable[tuple[bytes, bytes]]:
-        yield from [(key, value) for key, value in fresh[b"nodes"] if value is not None]
+        yield from [(key, value) for key, value in fresh[b"nodes"].items() if value is not None]
         for parent in range(PARENTS):
             yield b"/k%d" % parent, string(b"x" * 100) + stat()
             for child in range(CHILDREN_EACH):
                 yield b"/k%d/%d" % (parent, child), string(b"x" * 100) + stat()
 
     def read_table(table: bytes) -> Iterable[tuple[bytes, bytes]]:
-        return nodes() if table == b"nodes" else [(key, value) for key, value in fresh[table] if value is not None]
+        return (
+            nodes() if table == b"nodes" else [(key, value) for key, value in fresh[table].items() if value is not None]
+        )
 
     node_bytes = allocated_by(lambda: tree.load(read_table)) / (PARENTS * CHILDREN_EACH)
     assert len(tree.nodes) == 4 + PARENTS * (CHILDREN_EACH + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from znoded.zab_raft.checkpoint import ReadTable
-from znoded.zab_raft.increment import Changes, Item
+from znoded.zab_raft.increment import Changes
 
 
 class Journal:
@@ -35,12 +35,11 @@ class Journal:
         self.on_applied(commands)
 
     def take_changes(self) -> Changes:
-        taken: list[Item] = list(self._changed.items())
-        self._changed = {}
+        taken, self._changed = self._changed, {}
         return {b"commands": taken}
 
     def restore_changes(self, changes: Changes) -> None:
-        self._changed = dict(changes[b"commands"]) | self._changed
+        self._changed = {**changes[b"commands"], **self._changed}
 
 
 def _key(index: int) -> bytes:

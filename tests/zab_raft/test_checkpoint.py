@@ -38,7 +38,7 @@ def test_new_checkpoint_is_empty(tmp_path: Path) -> None:
 
 def test_changes_and_position_come_back_after_a_restart(tmp_path: Path) -> None:
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/b", b"2"), (b"/a", b"1"), (b"/c", b"")], b"meta": [(b"zxid", b"7")]}, 7, 2)
+    store.write({b"nodes": {b"/b": b"2", b"/a": b"1", b"/c": b""}, b"meta": {b"zxid": b"7"}}, 7, 2)
     store.close()
     store = Checkpoint(str(tmp_path))
     assert (store.index, store.term) == (7, 2)
@@ -48,8 +48,8 @@ def test_changes_and_position_come_back_after_a_restart(tmp_path: Path) -> None:
 
 def test_later_increment_replaces_and_deletes(tmp_path: Path) -> None:
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/a", b"1"), (b"/b", b"2")]}, 2, 1)
-    store.write({b"nodes": [(b"/a", None), (b"/b", b"3"), (b"/never", None)]}, 5, 1)
+    store.write({b"nodes": {b"/a": b"1", b"/b": b"2"}}, 2, 1)
+    store.write({b"nodes": {b"/a": None, b"/b": b"3", b"/never": None}}, 5, 1)
     assert table(store, b"nodes") == {b"/b": b"3"}
     assert (store.index, store.term) == (5, 1)
 
@@ -58,8 +58,8 @@ def test_later_increment_replaces_and_deletes(tmp_path: Path) -> None:
 def test_keys_longer_than_lmdb_takes_are_kept(tmp_path: Path, key_bytes: int) -> None:
     store = Checkpoint(str(tmp_path))
     key = b"/" + b"k" * (key_bytes - 1)
-    store.write({b"nodes": [(key, b"1"), (key + b"x", b"2"), (b"/short", b"3")]}, 1, 1)
-    store.write({b"nodes": [(key, b"4"), (key + b"x", None)]}, 2, 1)
+    store.write({b"nodes": {key: b"1", key + b"x": b"2", b"/short": b"3"}}, 1, 1)
+    store.write({b"nodes": {key: b"4", key + b"x": None}}, 2, 1)
     store.close()
     assert table(Checkpoint(str(tmp_path)), b"nodes") == {key: b"4", b"/short": b"3"}
 
@@ -67,7 +67,7 @@ def test_keys_longer_than_lmdb_takes_are_kept(tmp_path: Path, key_bytes: int) ->
 def test_a_value_can_be_had_at_any_time(tmp_path: Path) -> None:
     store = Checkpoint(str(tmp_path))
     assert store.get(b"nodes", b"/a") is None
-    store.write({b"nodes": [(b"/a", b"1")]}, 1, 1)
+    store.write({b"nodes": {b"/a": b"1"}}, 1, 1)
     assert store.get(b"nodes", b"/a") == b"1"
     assert store.get(b"nodes", b"/b") is None
     store.close()
@@ -79,7 +79,7 @@ def test_a_value_can_be_had_at_any_time(tmp_path: Path) -> None:
 def test_values_are_had_while_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_module, "FIRST_MAP_BYTES", 1 << 16)
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/a", b"1")]}, 1, 1)
+    store.write({b"nodes": {b"/a": b"1"}}, 1, 1)
     found: list[bytes | None] = []
     is_over = threading.Event()
 
@@ -90,7 +90,7 @@ def test_values_are_had_while_the_map_grows(tmp_path: Path, monkeypatch: pytest.
     reader = threading.Thread(target=look)
     reader.start()
     for index in range(2, 22):
-        store.write({b"nodes": [(b"%d/%d" % (index, number), bytes(1000)) for number in range(100)]}, index, 1)
+        store.write({b"nodes": {b"%d/%d" % (index, number): bytes(1000) for number in range(100)}}, index, 1)
     is_over.set()
     reader.join()
     assert set(found) == {b"1"}
@@ -100,7 +100,7 @@ def test_map_grows_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(checkpoint_module, "FIRST_MAP_BYTES", 1 << 16)
     store = Checkpoint(str(tmp_path))
     for index in range(1, 11):
-        store.write({b"nodes": [(b"%d/%d" % (index, number), bytes(1000)) for number in range(100)]}, index, 1)
+        store.write({b"nodes": {b"%d/%d" % (index, number): bytes(1000) for number in range(100)}}, index, 1)
     store.close()
     assert len(table(Checkpoint(str(tmp_path)), b"nodes")) == 1000
 
@@ -109,8 +109,8 @@ def test_map_grows_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_increment_of_many_transactions_counts_as_one(tmp_path: Path) -> None:
     store = Checkpoint(str(tmp_path))
     changes: Changes = {
-        b"nodes": [(b"/%d" % number, b"1") for number in range(50)],
-        b"kinds": [(b"/1", b"2"), (b"/2", None)],
+        b"nodes": {b"/%d" % number: b"1" for number in range(50)},
+        b"kinds": {b"/1": b"2", b"/2": None},
     }
     store.write(changes, 9, 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.mdb", "lock.mdb"]
@@ -125,7 +125,7 @@ def test_increment_that_was_cut_short_is_finished_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
 ) -> None:
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/%02d" % number, b"1") for number in range(0, 50, 2)]}, 9, 1)
+    store.write({b"nodes": {b"/%02d" % number: b"1" for number in range(0, 50, 2)}}, 9, 1)
     commit = store._commit
     left = commits
 
@@ -137,7 +137,7 @@ def test_increment_that_was_cut_short_is_finished_at_the_next_start(
         commit(group, index, term)
 
     monkeypatch.setattr(store, "_commit", failing_commit)
-    changes = {b"nodes": [(b"/%02d" % number, b"2" if number % 3 else None) for number in range(50)]}
+    changes = {b"nodes": {b"/%02d" % number: b"2" if number % 3 else None for number in range(50)}}
     with pytest.raises(CheckpointFailed, match="Input/output error"):
         store.write(changes, 30, 4)
     assert (store.index, store.term) == (9, 1)
@@ -152,18 +152,18 @@ def test_increment_after_a_failed_one_takes_its_place(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(store, "_apply_increment", lambda *_: store._environment.begin(write=True).put(b"", b""))
         with pytest.raises(CheckpointFailed):
-            store.write({b"nodes": [(b"/%d" % number, b"1") for number in range(50)]}, 5, 1)
+            store.write({b"nodes": {b"/%d" % number: b"1" for number in range(50)}}, 5, 1)
     with pytest.raises(CheckpointFailed, match="waits for room to be completed"):
         store.backup(str(tmp_path / "backup"))
     # Smaller than one transaction, but the half-applied one is beneath it.
-    store.write({b"nodes": [(b"/1", b"2")]}, 6, 1)
+    store.write({b"nodes": {b"/1": b"2"}}, 6, 1)
     assert not (tmp_path / "increment").exists()
     assert (store.index, table(store, b"nodes")) == (6, {b"/1": b"2"})
 
 
 @pytest.mark.usefixtures("small_transactions")
 def test_damaged_increment_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_increment(Files(), str(tmp_path / "increment"), portions({b"nodes": [(b"/a", b"1")]}), 1, 1)
+    write_increment(Files(), str(tmp_path / "increment"), portions({b"nodes": {b"/a": b"1"}}), 1, 1)
     content = bytearray((tmp_path / "increment").read_bytes())
     content[-1] ^= 1
     (tmp_path / "increment").write_bytes(content)
@@ -183,10 +183,10 @@ def test_increment_file_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_portions_are_sorted_and_small() -> None:
     items = [(b"%06d" % (number * 7919 % 5000), bytes(100)) for number in range(5000)]
-    parts = list(portions({b"nodes": items}))
+    parts = list(portions({b"nodes": dict(items)}))
     assert [item for part in parts for item in part.items] == sorted(items)
     assert max(len(part.items) for part in parts) == increment_module.PORTION_ITEMS
-    big = list(portions({b"nodes": [(b"%d" % number, bytes(1 << 20)) for number in range(5)]}))
+    big = list(portions({b"nodes": {b"%d" % number: bytes(1 << 20) for number in range(5)}}))
     assert [len(part.items) for part in big] == [1] * 5
 
 
@@ -194,13 +194,13 @@ def test_failure_of_lmdb_leaves_the_last_increment_and_can_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/a", b"1")]}, 1, 1)
+    store.write({b"nodes": {b"/a": b"1"}}, 1, 1)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint_module, "_put", lambda transaction, table, items: transaction.put(b"", b""))
         with pytest.raises(CheckpointFailed, match=str(tmp_path)):
-            store.write({b"nodes": [(b"/a", b"2")]}, 2, 1)
+            store.write({b"nodes": {b"/a": b"2"}}, 2, 1)
     assert store.index == 1
-    store.write({b"nodes": [(b"/a", b"2")]}, 2, 1)
+    store.write({b"nodes": {b"/a": b"2"}}, 2, 1)
     assert table(store, b"nodes") == {b"/a": b"2"}
 
 
@@ -212,9 +212,9 @@ def test_foreign_file_in_place_of_the_checkpoint_is_refused(tmp_path: Path) -> N
 
 def test_backup_is_a_checkpoint(tmp_path: Path) -> None:
     store = Checkpoint(str(tmp_path / "state"))
-    store.write({b"nodes": [(b"/a", b"1")]}, 4, 2)
+    store.write({b"nodes": {b"/a": b"1"}}, 4, 2)
     store.backup(str(tmp_path / "backup"))
-    store.write({b"nodes": [(b"/a", b"2")]}, 5, 2)
+    store.write({b"nodes": {b"/a": b"2"}}, 5, 2)
     copy = Checkpoint(str(tmp_path / "backup"))
     assert (copy.index, table(copy, b"nodes")) == (4, {b"/a": b"1"})
 
@@ -232,7 +232,7 @@ def test_backup_is_durable_and_for_nobody_else_to_read(tmp_path: Path) -> None:
             super().sync_directory(path)
 
     store = Checkpoint(str(tmp_path / "state"), NotingFiles())
-    store.write({b"nodes": [(b"/a", b"1")]}, 4, 2)
+    store.write({b"nodes": {b"/a": b"1"}}, 4, 2)
     synced.clear()
     store.backup(str(tmp_path / "backup"))
     assert synced == ["data.mdb", "backup"]
@@ -256,14 +256,14 @@ def test_increment_that_a_crash_left_unfinished_is_removed(tmp_path: Path) -> No
 def filled(path: Path, index: int = 7) -> Checkpoint:
     path.mkdir(exist_ok=True)
     checkpoint = Checkpoint(str(path))
-    checkpoint.write({b"nodes": [(b"%03d" % number, b"%d" % index) for number in range(10)]}, index, 3)
+    checkpoint.write({b"nodes": {b"%03d" % number: b"%d" % index for number in range(10)}}, index, 3)
     return checkpoint
 
 
 def test_source_shows_one_moment_in_portions(tmp_path: Path) -> None:
     checkpoint = filled(tmp_path / "state")
     source = checkpoint.source()
-    checkpoint.write({b"nodes": [(b"000", b"new"), (b"001", None)], b"other": [(b"a", b"b")]}, 8, 3)
+    checkpoint.write({b"nodes": {b"000": b"new", b"001": None}, b"other": {b"a": b"b"}}, 8, 3)
     assert (source.index, source.term) == (7, 3)
     assert source.tables() == [DIGESTS_TABLE, b"nodes", b"position"]
     first = source.items(b"nodes", b"", 4)
@@ -280,7 +280,7 @@ def test_source_ends_when_the_map_has_to_grow(tmp_path: Path, monkeypatch: pytes
     checkpoint = filled(tmp_path / "state")
     source = checkpoint.source()
     first = source.items(b"nodes", b"", 4)
-    checkpoint.write({b"other": [(b"%05d" % number, bytes(500)) for number in range(3_000)]}, 8, 3)
+    checkpoint.write({b"other": {b"%05d" % number: bytes(500) for number in range(3_000)}}, 8, 3)
     assert len(first) == 4
     with pytest.raises(CheckpointFailed, match="or grew, while it was read"):
         source.items(b"nodes", first[-1][0], 100)
@@ -305,7 +305,7 @@ def test_installed_checkpoint_takes_the_place_of_this_one(tmp_path: Path) -> Non
     checkpoint.install(str(tmp_path / "other"))
     with pytest.raises(CheckpointFailed):
         source.tables()
-    checkpoint.write({b"nodes": [(b"000", b"new")]}, 10, 4)
+    checkpoint.write({b"nodes": {b"000": b"new"}}, 10, 4)
     checkpoint.close()
     checkpoint = Checkpoint(str(tmp_path / "state"))
     assert (checkpoint.index, checkpoint.term) == (10, 4)

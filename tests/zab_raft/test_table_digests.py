@@ -33,7 +33,7 @@ def test_digests_follow_every_increment(
     store = Checkpoint(path)
     expected: dict[bytes, bytes] = {}
     for index, changes in enumerate(made, 1):
-        store.write({b"nodes": list(changes.items())}, index, 1)
+        store.write({b"nodes": changes}, index, 1)
         expected.update({key: value for key, value in changes.items() if value is not None})
         expected = {key: value for key, value in expected.items() if changes.get(key, b"") is not None}
     store.close()
@@ -45,7 +45,7 @@ def test_digests_follow_every_increment(
 def test_every_flipped_bit_of_a_stored_value_is_refused_with_file_and_table(tmp_path: Path) -> None:
     values = {b"/%d" % number: os.urandom(40) for number in range(50)}
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": list(values.items()), b"meta": [(b"zxid", b"7")]}, 1, 1)
+    store.write({b"nodes": dict(values), b"meta": {b"zxid": b"7"}}, 1, 1)
     store.close()
     path = tmp_path / DATA_FILE
     whole = path.read_bytes()
@@ -86,7 +86,7 @@ def test_many_items_are_checked_to_the_last() -> None:
 @pytest.mark.parametrize("table", [DIGESTS_TABLE, b"nodes", POSITION_TABLE])
 def test_missing_table_is_refused(tmp_path: Path, table: bytes) -> None:
     store = Checkpoint(str(tmp_path))
-    store.write({b"nodes": [(b"/a", b"1")]}, 3, 1)
+    store.write({b"nodes": {b"/a": b"1"}}, 3, 1)
     store.close()
     with lmdb.open(str(tmp_path), max_dbs=8) as environment, environment.begin(write=True) as transaction:
         transaction.drop(environment.open_db(table, txn=transaction))

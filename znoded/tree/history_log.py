@@ -31,8 +31,9 @@ from znoded.tree.history_segment import (
     make_directory,
     tops_of,
     with_checksum,
+    without_checksum,
 )
-from znoded.tree.tables import Item
+from znoded.tree.tables import Changed
 
 #: The blocks of no segment, which a start reads into memory.
 TAIL = b"history_tail"
@@ -48,13 +49,21 @@ MEMORY_BYTES = 64 * 1024 * 1024
 
 
 class TailBlock(NamedTuple):
-    """A block in memory. `touched` are the paths of its znodes, each between two NULs."""
+    """A block in memory. `touched` are the paths of its znodes, each between two NULs.
+
+    `stored` is as the checkpoint will have it: a copy for that, of all that waits for it, would take as much again.
+    """
 
     key: bytes
-    data: bytes
+    stored: bytes
     touched: bytes
     last_revision: int
     last_time_ms: int
+
+    @property
+    def data(self) -> bytes:
+        """The packed form."""
+        return without_checksum(self.stored)
 
 
 class SealedSegment(NamedTuple):
@@ -141,9 +150,8 @@ class HistoryLog:
     def _append(self, key: bytes, data: bytes, block: Block) -> None:
         absent, changed, of_children = (SEPARATOR.join((*paths, b"")) for paths in block.touched())
         last_time_ms = block.time_ms(len(block.paths) - 1)
-        self._tail.append(
-            TailBlock(key, data, SEPARATOR + absent + changed + of_children, block.revisions[-1], last_time_ms)
-        )
+        touched = SEPARATOR + absent + changed + of_children
+        self._tail.append(TailBlock(key, with_checksum(data), touched, block.revisions[-1], last_time_ms))
         for names, how in ((absent, ABSENT), (changed, CHANGED), (of_children, OF_CHILDREN)):
             self._lines += directory_lines(names, len(self._unsealed), how)
         self._unsealed.append(key)
@@ -204,7 +212,7 @@ class HistoryLog:
 
     # ---- the checkpoint
 
-    def take(self, now_ms: int) -> dict[bytes, list[Item]]:
+    def take(self, now_ms: int) -> dict[bytes, Changed]:
         """What the checkpoint does not have, by table. What was taken before is stored, unless it was `restore`d."""
         for _ in range(self._sealed_in_flight):
             self._stored.append(self._take_from_memory())
@@ -212,17 +220,19 @@ class HistoryLog:
         self._sealed_in_flight = len(self._sealed)
         self._dropped_in_flight, self._dropped = self._dropped, []
         self._unstored_in_flight, self.unstored_bytes = self.unstored_bytes, 0
-        taken: dict[bytes, list[Item]] = {TAIL: self._take_tail(), BLOCKS: [], DIRECTORIES: [], SEGMENTS: []}
+        stored_blocks: Changed = {}
+        directories: Changed = {}
+        segments: Changed = {}
         blocks = iter(self._tail)
         for segment, directory in self._sealed:
-            taken[BLOCKS] += [(block.key, with_checksum(block.data)) for block in islice(blocks, len(segment.keys))]
-            taken[DIRECTORIES] += zip(segment.page_keys, map(with_checksum, directory), strict=True)
-            taken[SEGMENTS].append((segment.key, segment.encode()))
+            stored_blocks.update((block.key, block.stored) for block in islice(blocks, len(segment.keys)))
+            directories.update(zip(segment.page_keys, map(with_checksum, directory), strict=True))
+            segments[segment.key] = segment.encode()
         for segment in self._dropped_in_flight:
-            taken[BLOCKS] += [(key, None) for key in segment.keys]
-            taken[DIRECTORIES] += [(key, None) for key in segment.page_keys]
-            taken[SEGMENTS].append((segment.key, None))
-        return taken
+            stored_blocks.update(dict.fromkeys(segment.keys))
+            directories.update(dict.fromkeys(segment.page_keys))
+            segments[segment.key] = None
+        return {TAIL: self._take_tail(), BLOCKS: stored_blocks, DIRECTORIES: directories, SEGMENTS: segments}
 
     def restore(self) -> None:
         """What was taken the last time could not be stored, or not all of it."""
@@ -242,19 +252,19 @@ class HistoryLog:
         self.unstored_bytes = 0
         self.compact()
 
-    def _take_tail(self) -> list[Item]:
+    def _take_tail(self) -> Changed:
         keys = self._tail_keys
         self._tail_keys = dict.fromkeys(self._unsealed, True)
         unsealed = islice(self._tail, len(self._tail) - len(self._unsealed), None)
-        taken: list[Item] = [(block.key, block.data) for block in unsealed if not keys.get(block.key)]
+        taken: Changed = {block.key: block.data for block in unsealed if not keys.get(block.key)}
         if self._newest:
             before, self._newest_stored = self._newest_stored, self._newest[-1][0]
             for key, block in self._newest_blocks():
                 self._tail_keys[key] = False  # it may be another block when there are more
                 if self._newest_stored > before:
-                    taken.append((key, block.pack()))
+                    taken[key] = block.pack()
         self._deleted_in_flight = [key for key in keys if key not in self._tail_keys]
-        return taken + [(key, None) for key in self._deleted_in_flight]
+        return taken | dict.fromkeys(self._deleted_in_flight)
 
 
 def _runs(records: list[Record], size_bytes: int) -> Iterator[list[Record]]:

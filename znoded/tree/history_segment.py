@@ -47,12 +47,17 @@ def with_checksum(data: bytes) -> bytes:
     return _CHECKSUM.pack(crc32c(data)) + data
 
 
+def without_checksum(stored: bytes) -> bytes:
+    """What `with_checksum` was given."""
+    return stored[_CHECKSUM.size :]
+
+
 def read_checked(read: ReadStored, table: bytes, key: bytes) -> bytes:
     """A block or a page of a directory. Raises Unreadable."""
     value = read(table, key)
     if value is None:
         raise Unreadable(f"{key.hex()} of table {table.decode()} cannot be read now")
-    data = value[_CHECKSUM.size :]
+    data = without_checksum(value)
     if _CHECKSUM.pack(crc32c(data)) != value[: _CHECKSUM.size]:
         raise Unreadable(f"{key.hex()} of table {table.decode()} is not what was stored")
     return data

@@ -13,7 +13,8 @@ The history has tables of its own (`history_log`, `history_segment`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from znoded.jute.primitives import INT, LONG, Reader
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 NODES, CREATED, ACLS, KINDS = b"nodes", b"created", b"acls", b"kinds"
 SESSIONS, META = b"sessions", b"meta"
 
-#: A key and its new value, None if it is deleted.
-Item: TypeAlias = tuple[bytes, bytes | None]
-Changes: TypeAlias = Mapping[bytes, Sequence[Item]]
+#: Keys and their new values, None for what is deleted.
+Changed: TypeAlias = dict[bytes, bytes | None]
+#: What changed, by table.
+Changes: TypeAlias = Mapping[bytes, Mapping[bytes, bytes | None]]
 #: Gives all of a table, by its name.
 ReadTable: TypeAlias = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 V = TypeVar("V")
@@ -50,47 +52,48 @@ class Dirty:
     __slots__ = ("acls", "created", "kinds", "nodes", "sessions")
 
     def __init__(self) -> None:
-        self.nodes: dict[bytes, bytes | None] = {}
+        self.nodes: Changed = {}
         self.created: set[bytes] = set()
         self.acls: set[bytes] = set()
         self.kinds: set[bytes] = set()
         self.sessions: set[int] = set()
 
 
-def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, list[Item]]:
+def take_changes(tree: Tree, dirty: Dirty) -> dict[bytes, Changed]:
     """The new values of everything in `dirty`, the history that is not stored yet, and `meta`."""
     return {
-        NODES: list(dirty.nodes.items()),
+        NODES: dirty.nodes,
         CREATED: _encoded(dirty.created, tree.created, INT.pack),
         ACLS: _encoded(dirty.acls, tree.acls, ACL_VECTOR.encode),
         KINDS: _encoded(dirty.kinds, tree.kinds, LONG.pack),
-        SESSIONS: [
-            (LONG.pack(session_id), _encode_session(tree.sessions.get(session_id))) for session_id in dirty.sessions
-        ],
+        SESSIONS: {
+            LONG.pack(session_id): _encode_session(tree.sessions.get(session_id)) for session_id in dirty.sessions
+        },
         **tree.history.take(tree.time_ms),
-        META: [
-            (b"zxid", LONG.pack(tree.zxid)),
-            (b"term", LONG.pack(tree.term)),
-            (b"cell_secret", tree.cell_secret),
-            (b"options", tree.options.encode()),
-            (b"session_numbers", _encode_numbers(tree.session_numbers)),
-            (b"history_oldest", LONG.pack(tree.history.oldest)),
-            (b"roster", tree.roster),
-            (b"config_version", LONG.pack(tree.config_version)),
-        ],
+        META: {
+            b"zxid": LONG.pack(tree.zxid),
+            b"term": LONG.pack(tree.term),
+            b"cell_secret": tree.cell_secret,
+            b"options": tree.options.encode(),
+            b"session_numbers": _encode_numbers(tree.session_numbers),
+            b"history_oldest": LONG.pack(tree.history.oldest),
+            b"roster": tree.roster,
+            b"config_version": LONG.pack(tree.config_version),
+        },
     }
 
 
 def restore_changes(tree: Tree, changes: Changes) -> None:
     """These were taken but could not be stored: they are dirty again."""
     dirty = tree.dirty
-    dirty.nodes = {**dict(changes[NODES]), **dirty.nodes}
-    dirty.created.update(key for key, _ in changes[CREATED])
-    dirty.acls.update(key for key, _ in changes[ACLS])
-    dirty.kinds.update(key for key, _ in changes[KINDS])
-    dirty.sessions.update(LONG.unpack(key)[0] for key, _ in changes[SESSIONS])
+    dirty.nodes = {**changes[NODES], **dirty.nodes}
+    dirty.created.update(changes[CREATED])
+    dirty.acls.update(changes[ACLS])
+    dirty.kinds.update(changes[KINDS])
+    dirty.sessions.update(LONG.unpack(key)[0] for key in changes[SESSIONS])
     tree.history.restore()
-    tree.dirty_bytes += sum(len(key) + len(value or b"") for items in changes.values() for key, value in items)
+    items = chain.from_iterable(values.items() for values in changes.values())
+    tree.dirty_bytes += sum(len(key) + len(value or b"") for key, value in items)
 
 
 def load(tree: Tree, read_table: ReadTable) -> None:
@@ -142,8 +145,8 @@ def _find_children_and_owners(tree: Tree) -> None:
     tree.children_bytes = {parent: names_bytes(parent, paths) for parent, paths in tree.children.items()}
 
 
-def _encoded(keys: Iterable[bytes], table: Mapping[bytes, V], encode: Callable[[V], bytes]) -> list[Item]:
-    return [(key, encode(table[key]) if key in table else None) for key in keys]
+def _encoded(keys: Iterable[bytes], table: Mapping[bytes, V], encode: Callable[[V], bytes]) -> Changed:
+    return {key: encode(table[key]) if key in table else None for key in keys}
 
 
 def _encode_numbers(numbers: Mapping[int, int]) -> bytes:

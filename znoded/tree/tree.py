@@ -211,7 +211,7 @@ class Tree:
 
     # ---- the checkpoint
 
-    def take_changes(self) -> dict[bytes, list[tables.Item]]:
+    def take_changes(self) -> dict[bytes, tables.Changed]:
         """Everything that changed since the last time, by table (see `tables`); a value of None is a deletion."""
         dirty, self.dirty = self.dirty, tables.Dirty()
         self.dirty_bytes = 0

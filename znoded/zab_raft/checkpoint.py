@@ -183,13 +183,15 @@ class Checkpoint:
             self._close()
 
     def _write(self, changes: Changes, index: int, term: int) -> None:
-        parts = list(_stored(portions(changes)))
-        groups = list(_transactions(parts))
-        if len(groups) > 1 or os.path.exists(self._increment_path):
+        groups = _transactions(_stored(portions(changes)))
+        first, second = next(groups, []), next(groups, [])
+        if second or os.path.exists(self._increment_path):
+            # Applied from the file, as at a start after a crash: all items at once would take much memory.
+            parts = itertools.chain(first, second, itertools.chain.from_iterable(groups))
             write_increment(self._files, self._increment_path, parts, index, term)
-            self._apply_increment(groups, index, term)
+            self._finish_increment()
         else:
-            self._commit(parts, index, term)
+            self._commit(first, index, term)
 
     def _apply_increment(self, groups: Iterable[list[Portion]], index: int, term: int) -> None:
         """Every change may be made twice, so it does not matter how far an earlier try came."""

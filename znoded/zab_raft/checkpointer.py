@@ -93,8 +93,12 @@ class Checkpointer:
 
     def grown(self) -> None:
         """More was applied."""
-        if self._machine.dirty_bytes >= self._options.checkpoint_bytes and not self.is_stuck:
+        if self._is_due and not self.is_stuck:
             self.begin()
+
+    @property
+    def _is_due(self) -> bool:
+        return self._machine.dirty_bytes >= self._options.checkpoint_bytes
 
     def begin(self) -> Deferred[None]:
         """Begin a checkpoint, unless one is under way or there is nothing to store; fires when the last one ended."""
@@ -117,6 +121,8 @@ class Checkpointer:
     def _stored(self, snapshot: Snapshot) -> None:
         self.is_stuck = False
         self._on_stored(snapshot)
+        if self._is_due and self._timer.active():
+            self._timer.reset(0)  # so much was applied meanwhile, and maybe nothing will be soon
 
     def _failed(self, failure: Failure, changes: Changes) -> None:
         self._machine.restore_changes(changes)

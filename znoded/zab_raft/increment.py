@@ -14,7 +14,8 @@ import heapq
 import mmap
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -25,14 +26,14 @@ from znoded.zab_raft.files import Files
 
 #: A key and its new value; `None` when the key is deleted.
 Item = tuple[bytes, bytes | None]
-#: What changed, by table. A key occurs once in its table.
-Changes = Mapping[bytes, Sequence[Item]]
+#: What changed, by table: keys with their new values.
+Changes = Mapping[bytes, Mapping[bytes, bytes | None]]
 
 MAGIC = b"zincrmnt"
 FORMAT = 1
 #: How the name of an increment ends that is not written yet.
 UNFINISHED = ".new"
-PORTION_ITEMS = 128
+PORTION_ITEMS = 512
 PORTION_BYTES = 1 << 17
 GIVE_WAY_S = 0.0001
 #: How much of the file is synced at a time. The log's syncs, which clients wait for, queue behind it at the device.
@@ -42,7 +43,7 @@ _START = Struct(">8sII")
 _POSITION = Struct(">QQ")
 _PORTION = Struct(">II")
 _ITEM = Struct(">Ii")
-_SORTED_RUN_ITEMS = 512
+_SORTED_RUN_KEYS = 512
 
 
 class Portion(NamedTuple):
@@ -64,18 +65,21 @@ def give_way() -> None:
 def portions(changes: Changes) -> Iterator[Portion]:
     """All changes in the order of their keys, which lets neighbours share the pages that have to be written.
 
-    Runs beside the reactor: it sorts in short runs, because a sort holds the interpreter from start to end.
+    Runs beside the reactor: it sorts in short runs, because a sort holds the interpreter from start to end. It sorts
+    keys alone and makes each item when its turn comes: all items together would take much memory.
     """
-    for table, items in changes.items():
+    for table, values in changes.items():
+        keys = iter(values)
         runs = []
-        for start in range(0, len(items), _SORTED_RUN_ITEMS):
-            runs.append(sorted(items[start : start + _SORTED_RUN_ITEMS]))
+        while run := sorted(islice(keys, _SORTED_RUN_KEYS)):
+            runs.append(run)
             give_way()
         portion: list[Item] = []
         size_bytes = 0
-        for item in heapq.merge(*runs):
-            portion.append(item)
-            size_bytes += len(item[0]) + len(item[1] or b"")
+        for key in heapq.merge(*runs):
+            value = values[key]
+            portion.append((key, value))
+            size_bytes += len(key) + len(value or b"")
             if len(portion) == PORTION_ITEMS or size_bytes >= PORTION_BYTES:
                 yield Portion(table, portion, size_bytes)
                 give_way()

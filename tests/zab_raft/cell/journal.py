@@ -12,7 +12,7 @@ from znoded.zab_raft.cell.server_lines import Member, Role
 from znoded.zab_raft.checkpoint import ReadTable
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
-from znoded.zab_raft.increment import Changes, Item
+from znoded.zab_raft.increment import Changes
 
 MADE, REFUSED = b"made ", b"refused "
 _LENGTH = struct.Struct(">I")
@@ -80,15 +80,14 @@ class CellJournal:
             self._apply(index, each)
 
     def take_changes(self) -> Changes:
-        taken: list[Item] = list(self._changed.items())
+        tables: dict[bytes, dict[bytes, bytes | None]] = {b"effects": self._changed}
         self._changed = {}
-        tables: dict[bytes, list[Item]] = {b"effects": taken}
         if self._roster:
-            tables[b"roster"] = [(b"roster", self._roster.encode())]
+            tables[b"roster"] = {b"roster": self._roster.encode()}
         return tables
 
     def restore_changes(self, changes: Changes) -> None:
-        self._changed = dict(changes[b"effects"]) | self._changed
+        self._changed = {**changes[b"effects"], **self._changed}
 
     # ---- as that of a cell
 

@@ -138,6 +138,8 @@ def test_configuration_comes_back(
 def test_state_of_the_cell_comes_back() -> None:
     roster = Roster.founding([member(1), member(2)])
     for cell in (CellState.founding(roster), CellState.joining({3: (1, "host:2888")})):
-        tables = {table: [(key, value or b"") for key, value in items] for table, items in cell.changes().items()}
+        tables = {
+            table: [(key, value or b"") for key, value in values.items()] for table, values in cell.changes().items()
+        }
         assert CellState.read(tables.__getitem__) == cell
     assert CellState.read(lambda table: []) is None

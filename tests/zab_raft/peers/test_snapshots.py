@@ -34,10 +34,10 @@ def filled(path: Path, nodes: int, index: int = 40, term: int = 3) -> Checkpoint
     checkpoint = Checkpoint(str(path))
     checkpoint.write(
         {
-            b"nodes": [(b"/n%07d" % number, b"%d" % number * 20) for number in range(nodes)]
-            + [(b"/long" * 200, b"value of a long key"), (b"/wide", bytes(1 << 20)), (b"/none", b"")],
-            b"created": [(b"/", b"1234")],
-            b"sessions": [],
+            b"nodes": {b"/n%07d" % number: b"%d" % number * 20 for number in range(nodes)}
+            | {b"/long" * 200: b"value of a long key", b"/wide": bytes(1 << 20), b"/none": b""},
+            b"created": {b"/": b"1234"},
+            b"sessions": {},
         },
         index,
         term,

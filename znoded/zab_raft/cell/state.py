@@ -57,11 +57,11 @@ class CellState(NamedTuple):
     def changes(self) -> Changes:
         """What puts it into a checkpoint."""
         return {
-            CELL_TABLE: [
-                (_CONFIGURATION, encode_configuration(self.configuration)),
-                (_FOUNDING_ROSTER, self.founding_roster.encode()),
-                (_ADDRESSES, encode_vector(sorted(self.addresses.items()), _encode_address)),
-            ]
+            CELL_TABLE: {
+                _CONFIGURATION: encode_configuration(self.configuration),
+                _FOUNDING_ROSTER: self.founding_roster.encode(),
+                _ADDRESSES: encode_vector(sorted(self.addresses.items()), _encode_address),
+            }
         }
 
     @classmethod
