@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import lmdb
@@ -188,6 +189,18 @@ def test_portions_are_sorted_and_small() -> None:
     assert max(len(part.items) for part in parts) == increment_module.PORTION_ITEMS
     big = list(portions({b"nodes": {b"%d" % number: bytes(1 << 20) for number in range(5)}}))
     assert [len(part.items) for part in big] == [1] * 5
+
+
+def test_an_increment_takes_little_memory_beside_what_changed(tmp_path: Path) -> None:
+    changes: Changes = {b"nodes": {b"/%d" % number: b"" for number in range(50_000)}}
+    store = Checkpoint(str(tmp_path))
+    tracemalloc.start()
+    try:
+        store.write(changes, 1, 1)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes / 50_000 < 40, "an item alone takes 56 bytes"
 
 
 def test_failure_of_lmdb_leaves_the_last_increment_and_can_be_tried_again(

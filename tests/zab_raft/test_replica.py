@@ -222,6 +222,28 @@ def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, mon
     assert len(commands_in(tmp_path / "copy")) == 12
 
 
+def test_a_checkpoint_that_became_due_meanwhile_follows_without_another_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = JournalMember(tmp_path / "data", checkpoint_bytes=100).start()
+    gate = threading.Event()
+    store = member.replica._store
+    write = store.write
+
+    def write_later(changes: Changes, index: int, term: int) -> None:
+        assert gate.wait(30)
+        write(changes, index, term)
+
+    monkeypatch.setattr(store, "write", write_later)
+    member.write(bytes(100))
+    member.write(bytes(100))
+    assert member.journal.dirty_bytes == 100
+    gate.set()
+    member.reactor.run_until(lambda: store.index == member.replica.applied_index)
+    assert member.journal.dirty_bytes == 0
+    member.stop()
+
+
 def test_failed_checkpoint_is_tried_again_with_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     member = JournalMember(tmp_path, checkpoint_bytes=100).start()
     with monkeypatch.context() as patch:
