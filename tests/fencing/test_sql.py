@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, nullcontext
@@ -193,6 +195,28 @@ def test_a_table_that_cannot_be_made_leaves_no_transaction(guard: FencingGuard, 
             FencingGuard(database.paramstyle, "nowhere.tokens").create_table(failed)
         failed.cursor().execute("UPDATE account SET balance = 7")
         assert balance(other) == 7
+
+
+def test_the_table_is_made_in_a_pipeline(guard: FencingGuard, database: Database) -> None:
+    for connect in (database.connect, database.connect_plain):
+        with closing(connect()) as connection:
+            with getattr(connection, "pipeline", nullcontext)():
+                guard.create_table(connection)
+            connection.commit()
+
+
+@pytest.mark.parametrize("server", [pytest.param("postgresql", marks=pytest.mark.interop)], indirect=True)
+def test_who_waits_for_the_table_may_be_interrupted(database: Database) -> None:
+    """What interrupted it is told, not what could not be done after it. SQLite lets nobody interrupt who waits."""
+    guard = FencingGuard(database.paramstyle, "tokens_of_one")
+    with closing(database.connect()) as first, closing(database.connect()) as second:
+        guard.create_table(first)
+        interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            guard.create_table(second)
+        interrupt.join()
+        first.rollback()
 
 
 def test_a_name_that_is_none_and_an_unknown_style_are_refused() -> None:

@@ -193,6 +193,24 @@ def test_what_was_heard_before_this_member_led_is_not_told_to_a_later_leader(
     assert house.replica.told == []
 
 
+def test_what_was_heard_while_this_member_led_is_not_told_to_the_leader_that_followed_it(
+    house: FollowersHouse, client: Client
+) -> None:
+    house.member.found(configured_roster(house.member.config))
+    house.pass_time(1)
+    house.replica.leads = house.replica.reaches_leader = True
+    house.member.lead(2)
+    house.pass_time(9_000)
+    house.replica.leads = house.replica.reaches_leader = False
+    house.replica.told.clear()
+    house.pass_time(2_000)
+    client.drop()
+    house.pass_time(20_000)
+    house.replica.reaches_leader = True
+    house.pass_time(600)
+    assert house.replica.told == []
+
+
 def test_the_leader_is_told_who_reads_before_it_confirms_the_read(
     house: FollowersHouse, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

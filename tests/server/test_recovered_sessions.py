@@ -43,7 +43,7 @@ def pass_time(house: House, time_ms: int) -> None:
     """Let the member's clock go on, and its timer of silent sessions fire."""
     now_ms = house.member.monotonic_ms() + time_ms
     house.member.monotonic_ms = lambda: now_ms  # type: ignore[method-assign]
-    house.member._housekeeping._last_tick_ms = now_ms
+    house.member._housekeeping._last_look_ms = now_ms
     house.member._housekeeping._end_silent_sessions()
     house.clock.advance(HEARING_S)
     house.replica.commit()
@@ -126,7 +126,7 @@ def test_a_client_that_was_not_served_in_time_is_heard_before_its_session_ends()
         mock.patch.object(house.member, "monotonic_ms", return_value=now_ms),
         mock.patch("time.monotonic", return_value=now_ms / 1000),
     ):
-        house.member._housekeeping._last_tick_ms = now_ms
+        house.member._housekeeping._last_look_ms = now_ms
         house.member._housekeeping._end_silent_sessions()
         client.send(ping())
         house.clock.advance(HEARING_S)
@@ -140,7 +140,7 @@ def test_a_client_is_not_answered_any_more_once_its_session_is_to_end() -> None:
     client = house.client(timeout_ms=4_000)
     now_ms = house.member.monotonic_ms() + 7_000
     with mock.patch.object(house.member, "monotonic_ms", return_value=now_ms):
-        house.member._housekeeping._last_tick_ms = now_ms
+        house.member._housekeeping._last_look_ms = now_ms
         house.member._housekeeping._end_silent_sessions()
         house.clock.advance(HEARING_S)
         assert not client.connection.is_reading
@@ -157,7 +157,7 @@ def test_a_session_does_not_end_while_a_pause_is_not_over_for_its_client() -> No
     now_ms = house.member.monotonic_ms() + 7_000
     housekeeping = house.member._housekeeping
     with mock.patch.object(house.member, "monotonic_ms", return_value=now_ms) as clock:
-        housekeeping._last_tick_ms = now_ms
+        housekeeping._last_look_ms = now_ms
         housekeeping._end_silent_sessions()
         clock.return_value += 5 * house.member.config.tick_ms
         house.clock.advance(HEARING_S)

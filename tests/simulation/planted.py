@@ -149,7 +149,7 @@ def _touches_are_not_heard_by_the_leader() -> list[Plant]:
 def _a_paused_leader_goes_on_to_expire() -> list[Plant]:
     def change(end: Any) -> Any:
         def blind(housekeeping: Any) -> None:
-            housekeeping._last_tick_ms = housekeeping._member.monotonic_ms()
+            housekeeping._last_look_ms = housekeeping._member.monotonic_ms()
             end(housekeeping)
 
         return blind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from znoded.fencing.errors import OutsideTransaction, StaleToken
@@ -23,6 +23,9 @@ _PLACES: Final[dict[str, Sequence[str]]] = {
 }
 _BY_NAME = frozenset(("named", "pyformat"))
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
+#: The codes of PostgreSQL for a table that another transaction has made meanwhile: of its row in the catalogue, of the
+#: table and of its type. None is of a driver that tells no code.
+_MADE_BY_ANOTHER: Final = ("23505", "42P07", "42710", None)
 #: psycopg's and libpq's PQTRANS_IDLE.
 _IDLE = 0
 
@@ -54,12 +57,17 @@ class FencingGuard:
     def create_table(self, connection: Any) -> None:
         """Make the table if it is not there; committing is the caller's. One waits for another that has made it."""
         cursor = connection.cursor()
+        if _is_outside_transaction(connection):
+            undone_alone: AbstractContextManager[None] = nullcontext()  # there is nothing else that could be undone
+        else:
+            undone_alone = _savepoint(cursor)
         try:
-            with _savepoint(cursor):
+            with undone_alone:
                 cursor.execute(self._create)
-        except Exception:
-            # PostgreSQL fails the one that waited, IF NOT EXISTS or not; it finds the table now. What else it was is
-            # raised again.
+        except Exception as error:
+            # PostgreSQL fails the one that waited, IF NOT EXISTS or not; it finds the table now.
+            if _sqlstate(error) not in _MADE_BY_ANOTHER:
+                raise
             cursor.execute(self._create)
 
     def check(self, connection: Any, object_name: str, token: int) -> None:
@@ -93,20 +101,26 @@ class FencingGuard:
 @contextmanager
 def _savepoint(cursor: Any) -> Iterator[None]:
     """Undo the block if it fails, and nothing else of the transaction around it."""
+    is_set = True
     try:
         cursor.execute("SAVEPOINT fencing_guard")
-        is_set = True
     except Exception:  # PostgreSQL has none outside of a transaction, where there is nothing else
         is_set = False
     try:
         yield
-    except Exception:
+    except BaseException:
         if is_set:
-            cursor.execute("ROLLBACK TO SAVEPOINT fencing_guard")
+            with suppress(Exception):  # what went wrong first is what is told
+                cursor.execute("ROLLBACK TO SAVEPOINT fencing_guard")
+                cursor.execute("RELEASE SAVEPOINT fencing_guard")
         raise
-    finally:
-        if is_set:
-            cursor.execute("RELEASE SAVEPOINT fencing_guard")
+    if is_set:
+        cursor.execute("RELEASE SAVEPOINT fencing_guard")
+
+
+def _sqlstate(error: Exception) -> str | None:
+    """The code of PostgreSQL's error, as psycopg or psycopg2 tells it."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
 def _is_outside_transaction(connection: Any) -> bool:

@@ -231,6 +231,8 @@ class CellMember(Member):
         """Tell the leader whose clients were heard since the last time; and see if there still is one."""
         now_ms = self.monotonic_ms()
         self._look_for_leader(now_ms)
+        if self.cell.leads:
+            self._last_report_ms = now_ms  # what is heard by a leader is no news for the next one, which grants all
         if self.cell.leads or not self.cell.reaches_leader:
             return
         since_ms, self._last_report_ms = self._last_report_ms, now_ms

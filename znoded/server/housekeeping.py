@@ -15,14 +15,14 @@ from znoded.tree.sweep import sweep_candidates
 if TYPE_CHECKING:
     from znoded.server.member import Member
 
-#: Sessions ended per tick, at most: thousands that fall silent together must not stand before everybody's writes.
-EXPIRIES_PER_TICK = 2_000
+#: Sessions ended at one look, at most: thousands that fall silent together must not stand before everybody's writes.
+EXPIRIES_PER_LOOK = 2_000
 #: The same for nodes swept per round.
 SWEEPS_PER_ROUND = 10_000
 LOBBY_CHECK_S = 1.0
 #: Who seems to be silent may have been heard already, and not served, by a process that was busy or stopped until now.
 HEARING_S = 0.1
-#: Sessions are looked at so often at most, however short a tick is: a hearing is over before the next one begins, and a
+#: Between two looks at the sessions, however short a tick is: a hearing is over before the next one begins, and a
 #: process that is a little late does not count as paused.
 LOOK_MS_LEAST = 200
 
@@ -35,7 +35,7 @@ class Housekeeping:
     def __init__(self, member: Member, reactor: Any) -> None:
         self._member = member
         self._reactor = reactor
-        self._last_tick_ms = 0
+        self._last_look_ms = 0
         self._ending: Any = None
         self._look_ms = max(member.config.tick_ms, LOOK_MS_LEAST)
         tree = member.config.tree
@@ -49,7 +49,7 @@ class Housekeeping:
 
     def start(self) -> None:
         """Start all timers."""
-        self._last_tick_ms = self._member.monotonic_ms()
+        self._last_look_ms = self._member.monotonic_ms()
         for timer, interval_s in self._timers:
             timer.start(interval_s, now=False)
 
@@ -64,8 +64,8 @@ class Housekeeping:
     def _end_silent_sessions(self) -> None:
         member = self._member
         now_ms = member.monotonic_ms()
-        gap_ms = now_ms - self._last_tick_ms
-        self._last_tick_ms = now_ms
+        gap_ms = now_ms - self._last_look_ms
+        self._last_look_ms = now_ms
         if gap_ms > 2 * self._look_ms:
             # The process was paused, so it could not hear its clients: nobody's silence counts.
             log.warn("the clock jumped by {gap_ms} ms; every session gets its full timeout again", gap_ms=gap_ms)
@@ -80,17 +80,17 @@ class Housekeeping:
         member = self._member
         late_ms = member.monotonic_ms() - now_ms - HEARING_S * 1000
         if not member.ends_sessions or late_ms > self._look_ms:
-            return  # in the latter case it was paused meanwhile, and has not heard them yet: the next tick looks again
+            return  # in the latter case it was paused meanwhile, and has not heard them yet: the next look sees
         time_ms = wall_ms()
         if self._end_those_silent_at(now_ms, time_ms):
-            # Each tick, unlike other nodes: somebody waits for a lock that its delay kept long enough.
+            # At each look, unlike other nodes: somebody waits for a lock that its delay kept long enough.
             self._propose_sweeps(time_ms, kept_too_long(member.tree, time_ms, SWEEPS_PER_ROUND))
 
     def _end_those_silent_at(self, now_ms: int, time_ms: int) -> bool:
         """False, and none ended, if the log takes nothing for now."""
         member = self._member
         term = member.replica.term
-        ended = member.sessions.due(now_ms, EXPIRIES_PER_TICK)
+        ended = member.sessions.due(now_ms, EXPIRIES_PER_LOOK)
         commands = [expire_session(time_ms, live.session_id, live.attach, term) for live in ended]
         if commands and not member.propose_ends(commands):
             member.sessions.reopen(ended)

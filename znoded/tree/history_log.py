@@ -51,11 +51,11 @@ MEMORY_BYTES = 64 * 1024 * 1024
 class TailBlock(NamedTuple):
     """A block in memory. `touched` are the paths of its znodes, each between two NULs.
 
-    `stored` is as the checkpoint will have it: a copy for that, of all that waits for it, would take as much again.
+    It is `checksummed` as its segment's blocks are in the checkpoint: a copy for that would take as much again.
     """
 
     key: bytes
-    stored: bytes
+    checksummed: bytes
     touched: bytes
     last_revision: int
     last_time_ms: int
@@ -63,7 +63,7 @@ class TailBlock(NamedTuple):
     @property
     def data(self) -> bytes:
         """The packed form."""
-        return without_checksum(self.stored)
+        return without_checksum(self.checksummed)
 
 
 class SealedSegment(NamedTuple):
@@ -151,12 +151,13 @@ class HistoryLog:
         absent, changed, of_children = (SEPARATOR.join((*paths, b"")) for paths in block.touched())
         last_time_ms = block.time_ms(len(block.paths) - 1)
         touched = SEPARATOR + absent + changed + of_children
-        self._tail.append(TailBlock(key, with_checksum(data), touched, block.revisions[-1], last_time_ms))
+        checksummed = with_checksum(data)
+        self._tail.append(TailBlock(key, checksummed, touched, block.revisions[-1], last_time_ms))
+        self._tail_bytes += len(checksummed)
         for names, how in ((absent, ABSENT), (changed, CHANGED), (of_children, OF_CHILDREN)):
             self._lines += directory_lines(names, len(self._unsealed), how)
         self._unsealed.append(key)
         self._unsealed_bytes += len(data)
-        self._tail_bytes += len(data)
         self.size_bytes += len(data)
         self.unstored_bytes += len(data)
         if self._unsealed_bytes >= self.segment_bytes or len(self._unsealed) >= BLOCKS_MOST:
@@ -207,7 +208,7 @@ class HistoryLog:
         """The first of the segments that are in memory, which is there no longer."""
         segment = self._sealed.popleft().segment
         for _ in segment.keys:
-            self._tail_bytes -= len(self._tail.popleft().data)
+            self._tail_bytes -= len(self._tail.popleft().checksummed)
         return segment
 
     # ---- the checkpoint
@@ -225,7 +226,7 @@ class HistoryLog:
         segments: Changed = {}
         blocks = iter(self._tail)
         for segment, directory in self._sealed:
-            stored_blocks.update((block.key, block.stored) for block in islice(blocks, len(segment.keys)))
+            stored_blocks.update((block.key, block.checksummed) for block in islice(blocks, len(segment.keys)))
             directories.update(zip(segment.page_keys, map(with_checksum, directory), strict=True))
             segments[segment.key] = segment.encode()
         for segment in self._dropped_in_flight:

@@ -37,7 +37,7 @@ class HistorySearch(HistoryLog):
             for key in segment.keys_after(revision):
                 yield self._stored_block(key)
         for block in self._tail_after(revision):
-            yield self._unpack(block.key, block.data)
+            yield self._unpacked.get(block.key) or self._unpack(block.key, block.data)
         if self._newest:
             yield self._of_newest()
 
@@ -68,7 +68,7 @@ class HistorySearch(HistoryLog):
         for block in self._tail_after(revision):
             if any(needle in block.touched for needle in needles):
                 found.append(block.key)
-                size_bytes += len(block.data)
+                size_bytes += len(block.checksummed)
         if self._newest:
             found.append(NEWEST)
         return found if size_bytes <= bytes_most else None

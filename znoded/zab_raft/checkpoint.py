@@ -186,10 +186,10 @@ class Checkpoint:
         groups = _transactions(_stored(portions(changes)))
         first, second = next(groups, []), next(groups, [])
         if second or os.path.exists(self._increment_path):
-            # Applied from the file, as at a start after a crash: all items at once would take much memory.
             parts = itertools.chain(first, second, itertools.chain.from_iterable(groups))
             write_increment(self._files, self._increment_path, parts, index, term)
-            self._finish_increment()
+            # Sorted once more: to keep all portions meanwhile would take much memory.
+            self._apply_increment(_transactions(_stored(portions(changes))), index, term)
         else:
             self._commit(first, index, term)
 

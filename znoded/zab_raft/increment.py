@@ -33,6 +33,8 @@ MAGIC = b"zincrmnt"
 FORMAT = 1
 #: How the name of an increment ends that is not written yet.
 UNFINISHED = ".new"
+#: Of items of some hundred bytes, about what is stored in half a millisecond: the turns at the interpreter's lock, one
+#: for each portion and step, take longer than small ones.
 PORTION_ITEMS = 512
 PORTION_BYTES = 1 << 17
 GIVE_WAY_S = 0.0001

@@ -22,7 +22,10 @@ class StateMachine(Protocol):
         """Apply commands whose log indexes are `first_index`, `first_index + 1`, ..; never raises for any command."""
 
     def take_changes(self) -> Changes:
-        """All that changed since the last call, as of the last applied command."""
+        """All that changed since the last call, as of the last applied command.
+
+        Another thread reads it from here on, so the machine has to leave it as it is.
+        """
 
     def restore_changes(self, changes: Changes) -> None:
         """Take back changes that could not be stored; newer ones win."""
