@@ -120,13 +120,11 @@ class HistorySearch(HistoryLog):
         return self._unpack(key, read_checked(self.read_stored, BLOCKS, key))
 
     def _unpack(self, key: bytes, data: bytes) -> Block:
-        block = self._unpacked.get(key)
-        if block is None:
-            block = PackedBlock(data)
-            if len(data) <= UNPACKED_BYTES_MOST:
-                self._unpacked[key] = block
-                if len(self._unpacked) > UNPACKED_BLOCKS:
-                    self._unpacked.popitem(last=False)
+        block = PackedBlock(data)
+        if len(data) <= UNPACKED_BYTES_MOST:
+            self._unpacked[key] = block
+            if len(self._unpacked) > UNPACKED_BLOCKS:
+                self._unpacked.popitem(last=False)
         return block
 
 
