@@ -199,18 +199,23 @@ def test_restart_between_checkpoint_and_log_end_replays_only_the_rest(tmp_path: 
     member.stop()
 
 
-def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    member = JournalMember(tmp_path / "data", segment_bytes=4096).start()
-    member.write(b"first")
+def gate_of_checkpoints(member: JournalMember, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """No checkpoint is stored until it is set."""
     gate = threading.Event()
-    store = member.replica._store
-    write = store.write
+    write = member.replica._store.write
 
     def write_later(changes: Changes, index: int, term: int) -> None:
         assert gate.wait(30)
         write(changes, index, term)
 
-    monkeypatch.setattr(store, "write", write_later)
+    monkeypatch.setattr(member.replica._store, "write", write_later)
+    return gate
+
+
+def test_log_keeps_what_came_while_the_checkpoint_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = JournalMember(tmp_path / "data", segment_bytes=4096).start()
+    member.write(b"first")
+    gate = gate_of_checkpoints(member, monkeypatch)
     member.reactor.advance(NEVER_MS / 1000)
     for _ in range(10):
         member.write(bytes(1000))
@@ -226,20 +231,12 @@ def test_a_checkpoint_that_became_due_meanwhile_follows_without_another_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = JournalMember(tmp_path / "data", checkpoint_bytes=100).start()
-    gate = threading.Event()
-    store = member.replica._store
-    write = store.write
-
-    def write_later(changes: Changes, index: int, term: int) -> None:
-        assert gate.wait(30)
-        write(changes, index, term)
-
-    monkeypatch.setattr(store, "write", write_later)
+    gate = gate_of_checkpoints(member, monkeypatch)
     member.write(bytes(100))
     member.write(bytes(100))
     assert member.journal.dirty_bytes == 100
     gate.set()
-    member.reactor.run_until(lambda: store.index == member.replica.applied_index)
+    member.reactor.run_until(lambda: member.replica._store.index == member.replica.applied_index)
     assert member.journal.dirty_bytes == 0
     member.stop()
 

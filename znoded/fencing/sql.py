@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from znoded.fencing.errors import OutsideTransaction, StaleToken
@@ -57,12 +57,8 @@ class FencingGuard:
     def create_table(self, connection: Any) -> None:
         """Make the table if it is not there; committing is the caller's. One waits for another that has made it."""
         cursor = connection.cursor()
-        if _is_outside_transaction(connection):
-            undone_alone: AbstractContextManager[None] = nullcontext()  # there is nothing else that could be undone
-        else:
-            undone_alone = _savepoint(cursor)
         try:
-            with undone_alone:
+            with _savepoint(connection, cursor):
                 cursor.execute(self._create)
         except Exception as error:
             # PostgreSQL fails the one that waited, IF NOT EXISTS or not; it finds the table now.
@@ -99,13 +95,14 @@ class FencingGuard:
 
 
 @contextmanager
-def _savepoint(cursor: Any) -> Iterator[None]:
-    """Undo the block if it fails, and nothing else of the transaction around it."""
-    is_set = True
-    try:
-        cursor.execute("SAVEPOINT fencing_guard")
-    except Exception:  # PostgreSQL has none outside of a transaction, where there is nothing else
-        is_set = False
+def _savepoint(connection: Any, cursor: Any) -> Iterator[None]:
+    """Undo the block if it fails, and nothing else of the transaction around it, if there is one."""
+    is_set = not _is_outside_transaction(connection)
+    if is_set:
+        try:
+            cursor.execute("SAVEPOINT fencing_guard")
+        except Exception:  # outside of one after all, where PostgreSQL has none, with a driver that does not tell
+            is_set = False
     try:
         yield
     except BaseException:

@@ -233,7 +233,8 @@ class CellMember(Member):
         self._look_for_leader(now_ms)
         if self.cell.leads:
             self._last_report_ms = now_ms  # what is heard by a leader is no news for the next one, which grants all
-        if self.cell.leads or not self.cell.reaches_leader:
+            return
+        if not self.cell.reaches_leader:
             return
         since_ms, self._last_report_ms = self._last_report_ms, now_ms
         heard = [
