@@ -48,7 +48,6 @@ class Connection:
     last_op: int = 0
     last_xid: int = -1
     last_zxid: int = 0
-    last_latency_ms: float = 0.0
 
 
 class Sessions:
@@ -137,6 +136,7 @@ def busy_connection() -> Connection:
     stats.answered(1, 5.1)
     stats.packets_received = 4
     stats.packets_sent = 3
+    stats.latency_last_ms = 1.9
     return Connection(
         session_id=0x10000194AAB0001,
         live=Live(),
@@ -145,7 +145,6 @@ def busy_connection() -> Connection:
         last_op=Op.GET_DATA,
         last_xid=3,
         last_zxid=0x5F,
-        last_latency_ms=1.9,
     )
 
 

@@ -89,7 +89,7 @@ class ClientConnection(Protocol):
     __slots__ = (
         "_need_bytes", "_sender", "_skip_bytes", "_skip_xid", "accepted_ms", "answered_sequence", "attach", "host",
         "identities", "identities_record", "in_line", "is_read_only", "is_reading", "is_serializable", "kept",
-        "largest_write_bytes", "last_latency_ms", "last_op", "last_received", "last_xid", "last_zxid", "live", "member",
+        "largest_write_bytes", "last_op", "last_received", "last_xid", "last_zxid", "live", "member",
         "out", "out_bytes", "pending", "port", "read_only_byte", "sasl", "sequence", "session_id", "state", "stats",
         "touched", "waiting_bytes", "waits_for_writes", "writes", "writes_answered",
     )  # fmt: skip
@@ -134,9 +134,8 @@ class ClientConnection(Protocol):
         self.stats = RequestStats()
         self.last_op = 0
         self.last_xid = -1
-        self.last_zxid = 0
+        self.last_zxid = 0  # applied when it was answered last
         self.last_received = 0.0  # when the write answered last was received
-        self.last_latency_ms = 0.0
         self.writes_answered = 0  # since the last flush
 
     # ---- life
@@ -331,20 +330,24 @@ class ClientConnection(Protocol):
 
     # ---- out
 
-    def flush(self) -> None:
-        """Send the frames in `out`, a slice at a time. While the peer does not read, they stay, up to a limit."""
+    def flush(self) -> bool:
+        """Send the frames in `out`, a slice at a time: whether the peer has taken all.
+
+        While it does not read, they stay, up to a limit.
+        """
         out = self.out
         sender = self._sender
         if sender.blocked:
             self._check_output_limit()  # only of who has had a chance to read: not of what fills the socket just now
-            return
+            return False
         while self.out_bytes > OUTPUT_SLICE_BYTES and not sender.blocked:
             sender.send(self._take_slice())
         if out and not sender.blocked and self.state is not ENDED:
-            data = b"".join(out) if len(out) > 1 else out[0]
+            data = b"".join(out)
             out.clear()
             self.out_bytes = 0
             sender.send(data)
+        return not sender.blocked
 
     def _take_slice(self) -> bytes:
         count = size_bytes = 0
@@ -374,12 +377,6 @@ class ClientConnection(Protocol):
         self.out_bytes += len(frame)
         self.stats.packets_sent += 1
         self.member.stats.packets_sent += 1
-
-    def answered(self, count: int, latency_ms: float, zxid: int) -> None:
-        """Count `count` answers made when `zxid` was the last one applied, after `latency_ms` each."""
-        self.last_zxid = zxid
-        self.last_latency_ms = latency_ms
-        self.stats.answered(count, latency_ms)
 
     def notify(self, frame: bytes) -> None:
         """Queue a watch notification behind what was answered so far."""

@@ -129,7 +129,8 @@ class Delivery:
             if answered:
                 connection.writes_answered = 0
                 latency_ms = (now - connection.last_received) * 1000
-                connection.answered(answered, latency_ms, zxid)
+                connection.last_zxid = zxid
+                connection.stats.answered(answered, latency_ms)
                 count_answers(answered, latency_ms)
             if not connection.pending and connection.waits_for_writes:
                 connection.waits_for_writes = False

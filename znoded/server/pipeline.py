@@ -94,6 +94,7 @@ class Pipeline:
         `confirmed`: all that was committed when it was received is applied here. Else it was received just now.
         """
         started = time.monotonic()
+        heard_ms = int(started * 1000)
         now_ms = int(time.time() * 1000)
         member = self._member
         takes_writes = member.replica.writable
@@ -111,8 +112,10 @@ class Pipeline:
         pack = REPLY.pack
         pack_head = HEAD.pack
         commands: list[bytes] = []  # that the log does not have yet
-        #: Connections with something to send, or a reason not to be read from; with each the reads answered at once.
-        to_settle: list[tuple[ClientConnection, int]] = []
+        all_requests = 0
+        #: Connections with something to send, or perhaps a reason not to be read from; with each the reads answered at
+        #: once, and whether there may be one.
+        to_settle: list[tuple[ClientConnection, int, bool]] = []
         for connection, data in received:
             try:
                 if connection.kept is not None or connection.state is not OPEN:
@@ -136,10 +139,10 @@ class Pipeline:
                         gate.hold(connection, data[position:])
                         position = end
                         if connection.live is not None:
-                            connection.live.heard_ms = int(started * 1000)  # heard, although it is not served yet
+                            connection.live.heard_ms = heard_ms  # heard, although it is not served yet
                         break
-                    if op in WAITS_ALONE and pending:
-                        connection.waits_for_writes = True
+                    if pending and op in WAITS_ALONE:
+                        connection.waits_for_writes = may_stall = True
                         break
                     requests += 1
                     if op in writes and takes_writes:
@@ -203,27 +206,30 @@ class Pipeline:
                     if connection.out_bytes > OUTPUT_SLICE_BYTES:
                         connection.flush()
                     if connection.state is not OPEN or connection.is_stalled():
+                        may_stall = True
                         break
                 if requests:
+                    all_requests += requests
                     connection.out_bytes += made_bytes
                     connection.last_op = op
                     connection.last_xid = xid
                     connection.stats.packets_received += requests
-                    self._stats.packets_received += requests
-                if requests and connection.live is not None:
-                    connection.live.heard_ms = int(started * 1000)  # any request keeps the session alive
+                    live = connection.live
+                    if live is not None:
+                        live.heard_ms = heard_ms  # any request keeps the session alive
                 if position != end:
                     if commands:
                         propose(commands)
                         commands = []
                     self._keep_rest(connection, data[position:])
                 if connection.out or may_stall or position != end:
-                    to_settle.append((connection, answered))
+                    to_settle.append((connection, answered, may_stall))
             except Exception:
                 log.failure("a connection is closed because serving it failed")
                 connection.abort()
         if commands:
             propose(commands)
+        self._stats.packets_received += all_requests
         if gate is not None:
             gate.ask()
         if to_settle:
@@ -283,19 +289,20 @@ class Pipeline:
         self.oversized(connection, xid)
         self.serve([(connection, rest[4 + length :])])
 
-    def _settle(self, served: list[tuple[ClientConnection, int]], started: float) -> None:
+    def _settle(self, served: list[tuple[ClientConnection, int, bool]], started: float) -> None:
         """Send each connection its answers, and read no more from one that should not send more for now."""
         latency_ms = (time.monotonic() - started) * 1000
         zxid = self._tree.zxid
         all_answered = 0
-        for connection, answered in served:
+        for connection, answered, may_stall in served:
             if answered:
                 all_answered += answered
-                connection.answered(answered, latency_ms, zxid)
+                connection.last_zxid = zxid
+                connection.stats.answered(answered, latency_ms)
             try:
-                if connection.out:
-                    connection.flush()
-                if connection.is_stalled():
+                if connection.out and not connection.flush():
+                    may_stall = True
+                if may_stall and connection.is_stalled():
                     connection.stop_reading()
             except Exception:
                 log.failure("a connection is closed because answering it failed")

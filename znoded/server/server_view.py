@@ -57,8 +57,6 @@ class ConnectionView(Protocol):
 
     @property
     def last_zxid(self) -> int: ...
-    @property
-    def last_latency_ms(self) -> float: ...
 
 
 class SessionsView(Protocol):

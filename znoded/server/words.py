@@ -365,7 +365,7 @@ def _session_part(connection: ConnectionView, boot_ms: int) -> str:
         **({"lcxid": _hex(connection.last_xid)} if connection.last_xid >= 0 else {}),
         "lzxid": _hex(connection.last_zxid),
         "lresp": live.heard_ms,
-        "llat": int(connection.last_latency_ms),
+        "llat": int(connection.stats.latency_last_ms),
         "minlat": int(connection.stats.latency_min_ms),
         "avglat": int(connection.stats.latency_avg_ms),
         "maxlat": int(connection.stats.latency_max_ms),
