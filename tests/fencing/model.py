@@ -20,7 +20,7 @@ from tests.tree.world import EPHEMERAL_SEQUENTIAL, START_MS, Client, World, crea
 from znoded.fencing import StaleToken
 from znoded.recipes.names import own, predecessor, prefixes
 from znoded.recipes.tenure import Standing, Tenure
-from znoded.tree.lock_delay import kept_too_long
+from znoded.tree.lock_delay import Delays
 from znoded.tree.tree import Tree
 
 LOCK = b"/lock"
@@ -78,6 +78,7 @@ class Model:
         self.is_ending = False
         self.rejected = 0
         self._has_leader = True
+        self._delays = Delays()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = count()
         self._session_ids = count(0x100)
@@ -154,7 +155,7 @@ class Model:
             if worker.has_session and self.now_ms - worker.heard_ms > TIMEOUT_MS:
                 assert worker.session is not None
                 self.house.expire(worker.session)
-        for path, mzxid, pzxid in kept_too_long(self.house.tree, self.house.now_ms, 100):
+        for path, mzxid, pzxid in self._delays.over(self.house.tree, int(self.now_ms), 100):
             self.house.sweep(path, mzxid, pzxid)
 
     def _set_clock(self) -> None:

@@ -1,4 +1,4 @@
-"""Lock-delay on running members: clients of any kind just wait, across a restart and a change of the leader."""
+"""Lock-delay on members: clients of any kind just wait, across a restart and a change of the leader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from kazoo.client import KazooClient
 
 from tests.cell_processes import CellProcesses
 from tests.crash.raw_client import RawClient
+from tests.server.harness import House, create
 from tests.server_process import ServerProcess
+from znoded.server import housekeeping
+from znoded.tree.proposals import expire_session
 
 TOML = "tick_ms = 100\n"
 TIMEOUT_MS = 500
@@ -81,6 +84,30 @@ def test_a_delay_goes_on_under_another_leader(tmp_path: Path, connect: Callable[
         wait_until_it_is_kept(client)
         leader.kill()
         expect_delay(client, silent_s)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_delay_ends_by_the_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPatch, leads: bool) -> None:
+    house = House()
+    monkeypatch.setattr(house.member, "monotonic_ms", lambda: round(house.clock.seconds() * 1000))
+    monkeypatch.setattr(type(house.member), "ends_sessions", leads)
+    holder, other = house.client(), house.client()
+    other.send(create(1, b"/zookeeper/lock_delay"), create(2, b"/zookeeper/lock_delay/lock", b"%d" % DELAY_MS))
+    other.send(create(3, b"/lock"))
+    holder.send(create(4, b"/lock/x__lock__", flags=EPHEMERAL_SEQUENTIAL))
+    house.replica.commit()
+    attach = house.member.tree.sessions[holder.session_id].attach
+    house.member.propose(expire_session(0, holder.session_id, attach, house.replica.term))
+    house.replica.commit()
+    assert list(house.member.tree.kept) == [b"/lock/kept-x__lock__0000000000"]
+    monkeypatch.setattr(housekeeping, "wall_ms", lambda: 1 << 60)
+    house.clock.advance(housekeeping.DELAYS_LOOK_S)
+    house.clock.advance(DELAY_MS / 1000 - 0.001)
+    assert house.replica.collected == []
+    monkeypatch.setattr(type(house.member), "ends_sessions", True)  # it leads now, and knows since when
+    house.clock.advance(housekeeping.DELAYS_LOOK_S)
+    house.replica.commit()
+    assert not house.member.tree.kept
 
 
 def wait_until_it_is_kept(client: KazooClient) -> None:

@@ -22,7 +22,7 @@ from tests.tree.world import (
 )
 from znoded.jute.errors import ErrorCode
 from znoded.jute.ops import Perm
-from znoded.tree.lock_delay import MAX_DELAY_MS, delay_ms, kept_too_long
+from znoded.tree.lock_delay import MAX_DELAY_MS, Delays, delay_ms
 
 DELAY_MS = 5000
 
@@ -48,8 +48,15 @@ def kept(path: bytes) -> bytes:
     return lock + b"/kept-" + name
 
 
-def due(house: World, now_ms: int, limit: int = 100) -> list[bytes]:
-    return [path for path, _, _ in kept_too_long(house.tree, now_ms, limit)]
+def over(house: World, after_ms: int, limit: int = 100) -> list[tuple[bytes, int, int]]:
+    """What is to be deleted so long after the first look."""
+    delays = Delays()
+    delays.over(house.tree, 0, limit)
+    return delays.over(house.tree, after_ms, limit)
+
+
+def due(house: World, after_ms: int, limit: int = 100) -> list[bytes]:
+    return [path for path, _, _ in over(house, after_ms, limit)]
 
 
 def test_a_fresh_server_shows_nothing_of_it(house: World) -> None:
@@ -82,12 +89,12 @@ def test_a_holder_that_expires_is_kept_until_the_delay_is_over(house: World, loc
     assert house.children(lock) == sorted((kept(held), waiting))
     parent = house.stat(lock)
     assert (parent.num_children, parent.pzxid) == (2, house.tree.zxid)
-    assert due(house, ended_ms + DELAY_MS - 1) == []
-    [(path, mzxid, pzxid)] = kept_too_long(house.tree, ended_ms + DELAY_MS, 10)
+    assert due(house, DELAY_MS - 1) == []
+    [(path, mzxid, pzxid)] = over(house, DELAY_MS)
     assert house.sweep(path, mzxid, pzxid) == 0
     assert house.events() == [(DELETED, kept(held)), (CHILDREN, lock)]
     assert house.children(lock) == [waiting]
-    assert due(house, ended_ms + 10 * DELAY_MS) == []
+    assert due(house, 10 * DELAY_MS) == []
 
 
 def test_a_clean_end_frees_it_at_once(house: World, lock: bytes) -> None:
@@ -188,15 +195,15 @@ def test_a_delay_that_is_taken_away_is_over(house: World, client: Client, lock: 
         contend(holder, b"/lock-%d" % number)
         house.expire(holder)
     client.delete(b"/zookeeper/lock_delay/lock-1")
-    assert due(house, house.now_ms + 100) == [b"/lock-1/kept-x__lock__0000000000"]
-    assert len(due(house, house.now_ms + 1000, limit=2)) == 2
+    assert due(house, 100) == [b"/lock-1/kept-x__lock__0000000000"]
+    assert len(due(house, 1000, limit=2)) == 2
 
 
 def test_a_sweep_is_refused_when_it_is_kept_no_more(house: World, client: Client, lock: bytes) -> None:
     holder = house.session(1)
     held = contend(holder, lock)
     house.expire(holder)
-    [candidate] = kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)
+    [candidate] = over(house, DELAY_MS)
     client.set(kept(held))
     assert house.sweep(*candidate) == ErrorCode.BAD_VERSION
     client.delete(kept(held))
@@ -235,16 +242,29 @@ def test_a_quota_counts_what_is_kept_once(house: World, client: Client, lock: by
     before = house.data(b"/zookeeper/quota/lock/zookeeper_stats")
     house.expire(holder)
     assert house.data(b"/zookeeper/quota/lock/zookeeper_stats") == before
-    house.sweep(*kept_too_long(house.tree, house.now_ms + DELAY_MS, 1)[0])
+    house.sweep(*over(house, DELAY_MS)[0])
     assert house.data(b"/zookeeper/quota/lock/zookeeper_stats") == b"count=1,bytes=0"
 
 
-def test_a_clock_set_back_does_not_keep_a_lock_for_as_long(house: World, lock: bytes) -> None:
-    holder = house.session(1)
+def test_a_delay_begins_with_the_first_look_at_each_that_is_kept(house: World, lock: bytes) -> None:
+    delays, holders = Delays(), [house.session(1), house.session(2)]
+    held = [contend(holder, lock, b"x__rlock__") for holder in holders]
+    house.expire(holders[0])
+    assert delays.over(house.tree, 1_000, 10) == []
+    house.expire(holders[1])
+    assert delays.over(house.tree, 3_000, 10) == []
+    assert [path for path, _, _ in delays.over(house.tree, 1_000 + DELAY_MS, 10)] == [kept(held[0])]
+    assert len(delays.over(house.tree, 3_000 + DELAY_MS, 10)) == 2
+
+
+def test_another_one_of_the_same_name_has_its_own_delay(house: World, client: Client, lock: bytes) -> None:
+    holder, delays = house.session(1), Delays()
     held = contend(holder, lock)
     house.expire(holder)
-    assert due(house, house.now_ms - MAX_DELAY_MS) == []
-    assert due(house, house.now_ms - MAX_DELAY_MS - 1) == [kept(held)]
+    assert delays.over(house.tree, 0, 10) == []
+    client.set(kept(held))
+    assert delays.over(house.tree, DELAY_MS, 10) == []
+    assert len(delays.over(house.tree, 2 * DELAY_MS, 10)) == 1
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])

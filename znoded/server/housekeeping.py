@@ -8,7 +8,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from znoded.server.wall_clock import wall_ms
-from znoded.tree.lock_delay import kept_too_long
+from znoded.tree.lock_delay import Delays
 from znoded.tree.proposals import expire_session, sweep_node
 from znoded.tree.sweep import sweep_candidates
 
@@ -25,6 +25,8 @@ HEARING_S = 0.1
 #: Between two looks at the sessions, however short a tick is: a hearing is over before the next one begins, and a
 #: process that is a little late does not count as paused.
 LOOK_MS_LEAST = 200
+#: Between two looks at what lock-delays keep: somebody waits for each lock.
+DELAYS_LOOK_S = 0.2
 
 log = Logger()
 
@@ -37,10 +39,12 @@ class Housekeeping:
         self._reactor = reactor
         self._last_look_ms = 0
         self._ending: Any = None
+        self._delays = Delays()
         self._look_ms = max(member.config.tick_ms, LOOK_MS_LEAST)
         tree = member.config.tree
         self._timers = (
             (LoopingCall(self._end_silent_sessions), self._look_ms / 1000),
+            (LoopingCall(self._end_delays), DELAYS_LOOK_S),
             (LoopingCall(self._sweep), tree.sweep_interval_ms / 1000),
             (LoopingCall(self._close_silent_connections), LOBBY_CHECK_S),
         )
@@ -76,38 +80,36 @@ class Housekeeping:
             member.sessions.pass_over(now_ms)
 
     def _after_hearing(self, now_ms: int) -> None:
-        """End the sessions that were silent at `now_ms` and were not heard since, and delete locks kept for a delay."""
+        """End the sessions that were silent at `now_ms` and were not heard since."""
         member = self._member
         late_ms = member.monotonic_ms() - now_ms - HEARING_S * 1000
         if not member.ends_sessions or late_ms > self._look_ms:
             return  # in the latter case it was paused meanwhile, and has not heard them yet: the next look sees
-        time_ms = wall_ms()
-        if self._end_those_silent_at(now_ms, time_ms):
-            # At each look, unlike other nodes: somebody waits for a lock that its delay kept long enough.
-            self._propose_sweeps(time_ms, kept_too_long(member.tree, time_ms, SWEEPS_PER_ROUND))
-
-    def _end_those_silent_at(self, now_ms: int, time_ms: int) -> bool:
-        """False, and none ended, if the log takes nothing for now."""
-        member = self._member
-        term = member.replica.term
+        time_ms, term = wall_ms(), member.replica.term
         ended = member.sessions.due(now_ms, EXPIRIES_PER_LOOK)
         commands = [expire_session(time_ms, live.session_id, live.attach, term) for live in ended]
         if commands and not member.propose_ends(commands):
             member.sessions.reopen(ended)
-            return False
+            return
         for live in ended:
             if live.connection is not None:
                 live.connection.stop_reading()  # an answer would let its client count on another timeout
-        return True
+
+    def _end_delays(self) -> None:
+        """Every member looks at what a lock-delay keeps, so that whoever leads next knows since when."""
+        member = self._member
+        over = self._delays.over(member.tree, member.monotonic_ms(), SWEEPS_PER_ROUND)
+        if member.ends_sessions:
+            self._propose_sweeps(over)
 
     def _sweep(self) -> None:
         member = self._member
         if member.ends_sessions:
-            time_ms = wall_ms()
-            self._propose_sweeps(time_ms, sweep_candidates(member.tree, time_ms, SWEEPS_PER_ROUND))
+            self._propose_sweeps(sweep_candidates(member.tree, wall_ms(), SWEEPS_PER_ROUND))
 
-    def _propose_sweeps(self, time_ms: int, candidates: list[tuple[bytes, int, int]]) -> None:
+    def _propose_sweeps(self, candidates: list[tuple[bytes, int, int]]) -> None:
         """Have these nodes deleted, as many as the log takes for now."""
+        time_ms = wall_ms()
         for path, mzxid, pzxid in candidates:
             if not self._member.propose(sweep_node(time_ms, path, mzxid, pzxid)):
                 return

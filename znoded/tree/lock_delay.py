@@ -25,7 +25,6 @@ from znoded.tree.znode import (
     STAT_BYTES,
     data_bytes_of,
     data_of,
-    mtime_of,
     mzxid_of,
     next_count,
     owner_of,
@@ -100,23 +99,35 @@ def keep(tree: Tree, path: bytes) -> None:
         quota.count(tree, kept, 1, data_bytes_of(node))
 
 
-def kept_too_long(tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, int, int]]:
-    """At most `limit` kept nodes to delete at `now_ms` of the wall clock, each as (path, mzxid, pzxid).
+class Delays:
+    """Since when a member has seen each kept node.
 
-    A clock that was set back, or another leader's, may be behind the mtime: by more than the longest delay, it tells
-    nothing, and the lock must not stay taken until it has come up again.
+    The nodes' mtime would not do: it is by the wall clock of whoever led then. One that is ahead of it, or is set
+    forward, would free a lock early. So a delay begins with the first look at what is kept, and with a look of its own
+    at each member.
     """
-    found: list[tuple[bytes, int, int]] = []
-    delays_ms: dict[bytes, int] = {}  # a text may be long, and be that of many
-    for path in tree.kept:
-        node, parent = tree.nodes[path], parent_of(path)
-        if parent not in delays_ms:
-            delays_ms[parent] = delay_ms(tree, parent)
-        if not -MAX_DELAY_MS <= now_ms - mtime_of(node) < delays_ms[parent]:
-            found.append((path, mzxid_of(node), pzxid_of(node)))
-            if len(found) >= limit:
-                break
-    return found
+
+    def __init__(self) -> None:
+        #: By path and mzxid, as one of that name may be another one.
+        self._since_ms: dict[tuple[bytes, int], int] = {}
+
+    def over(self, tree: Tree, now_ms: int, limit: int) -> list[tuple[bytes, int, int]]:
+        """Look at what is kept: at most `limit` nodes whose delay is over, each as (path, mzxid, pzxid).
+
+        `now_ms` is of a clock that nobody sets.
+        """
+        found: list[tuple[bytes, int, int]] = []
+        before, self._since_ms = self._since_ms, {}
+        delays_ms: dict[bytes, int] = {}  # a text may be long, and be that of many
+        for path in tree.kept:
+            node, parent = tree.nodes[path], parent_of(path)
+            if parent not in delays_ms:
+                delays_ms[parent] = delay_ms(tree, parent)
+            mzxid = mzxid_of(node)
+            since_ms = self._since_ms[path, mzxid] = before.get((path, mzxid), now_ms)
+            if now_ms - since_ms >= delays_ms[parent] and len(found) < limit:
+                found.append((path, mzxid, pzxid_of(node)))
+        return found
 
 
 def _holding(tree: Tree, parent: bytes, paths: list[bytes], session_id: int) -> list[bytes]:
