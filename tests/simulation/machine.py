@@ -305,7 +305,12 @@ class Machine:
         require(node.term >= state.term, "D3", f"the term goes back to {node.term} from {state.term}")
         if node.term == state.term and state.vote:
             require(node.raft.vote == state.vote, "D1", f"the vote for {state.vote} is forgotten")
-        if log.stored.snapshot.index <= before.last_index:
+        snapshot = log.stored.snapshot
+        if before.term(snapshot.index) not in (None, snapshot.term):
+            # It took the place of entries that were never committed, and the log was not begun behind it any more.
+            committed_term, _ = self.simulation.history.committed[snapshot.index]
+            require(snapshot.term == committed_term, "D2", f"{snapshot}, but {committed_term} is committed there")
+        elif snapshot.index <= before.last_index:
             require(log.last_index >= before.last_index, "D2", f"{before.last_index} is gone, {log.last_index} is left")
             last_term = before.term(before.last_index)
             found_term = log.term(before.last_index)
