@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +73,36 @@ def test_what_is_missing_is_said_and_is_a_failure(ask: Ask, capsys: pytest.Captu
 def test_a_cell_without_a_leader_is_a_failure(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask({"member": 1, "leader": 0, "term": 7, "members": [{**MEMBER, "leads": False}]}) == 1
     assert capsys.readouterr().out.startswith("member 1 answers; no leader is known, in term 7\n")
+
+
+def test_a_member_that_has_nothing_to_tell_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    class Listener(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(503)
+            self.end_headers()
+            self.wfile.write(b'{"error": "it waits"}')
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Listener) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        address = f"127.0.0.1:{server.server_port}"  # http:// may be left out
+        assert main(["members", "--admin", address]) == 1
+        thread.join()
+    assert capsys.readouterr().err == f"http://{address}/members answers 503: it waits\n"
+
+
+def test_who_reads_no_further_gets_no_traceback(tmp_path: Path) -> None:
+    config = tmp_path / "member.toml"
+    config.write_text("")
+    command = [sys.executable, "-c", "import sys; from znoded.command import main; sys.exit(main())", "check-config"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*command, str(config)], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize("answer", [404, b"<html>", {"members": []}, [], {"leader": 0, "members": [3]}])

@@ -45,6 +45,6 @@ def test_a_member_is_ready_while_it_has_a_majority(tmp_path: Path) -> None:
             assert time.monotonic() < deadline_s
         number = list(cell).index(left) + 1
         assert answer[0] == 503
-        assert f"a majority of 3 voters is needed, and those within reach are {number}\n" in answer[1]
+        assert f"2 of 3 voters are needed, and within reach is member {number}\n" in answer[1]
         follower.start()  # which returns once it is ready
         assert probed(left) == (200, "ready\n")

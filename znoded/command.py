@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from znoded import __version__
@@ -13,7 +14,8 @@ from znoded.recover import recover
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with `arguments`, by default the process's own. Returns the exit status: 0 when all is well."""
-    parser = argparse.ArgumentParser(prog="znoded", description="Looks after a znoded. To run one: twistd -n znoded.")
+    to_run = "To run one: twistd -n --pidfile= znoded."
+    parser = argparse.ArgumentParser(prog="znoded", description=f"Looks after a znoded. {to_run}")
     parser.add_argument("--version", action="version", version=f"znoded {__version__}")
     commands = parser.add_subparsers(required=True)
     check = commands.add_parser("check-config", help="say whether a configuration is usable, and start nothing")
@@ -36,7 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     recovery.set_defaults(run=lambda options: recover(options.data_dir, options.give_up))
     options = parser.parse_args(arguments)
-    status: int = options.run(options)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads it has seen enough, as `grep -q` does; Python would complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return status
 
 

@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 TIMEOUT_S = 5.0
@@ -34,15 +35,24 @@ def show_members(admin: str) -> int:
 
 
 def _ask(admin: str) -> Any:
-    url = f"{admin.rstrip('/')}/members"
+    url = f"{'' if '://' in admin else 'http://'}{admin.rstrip('/')}/members"
     try:
         with _OPENER.open(url, timeout=TIMEOUT_S) as response:
             return json.loads(response.read(ANSWER_BYTES_MOST))
     except urllib.error.HTTPError as error:
-        raise NoAnswer(f"{url} answers {error.code}: a member that stands alone has no such page") from error
+        is_alone = error.code == HTTPStatus.NOT_FOUND
+        told = "a member that stands alone has no such page" if is_alone else _error_in(error)
+        raise NoAnswer(f"{url} answers {error.code}: {told}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
         raise NoAnswer(f"{url} does not answer: {why}; --admin names the URL of a member's admin listener") from error
+
+
+def _error_in(answer: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(answer.read(ANSWER_BYTES_MOST))["error"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return answer.reason
 
 
 def _lines(answer: Mapping[str, Any]) -> Iterable[str]:

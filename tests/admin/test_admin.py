@@ -77,6 +77,13 @@ def test_members_are_told_as_the_member_knows_them() -> None:
     assert (status, json.loads(body)) == (200, told)
 
 
+def test_a_member_that_has_nothing_to_tell_of_its_cell_is_not_available() -> None:
+    nothing = partial(succeed, "")
+    site = admin_site(CannedWords(), GarbageCollection(Clock()), nothing, nothing, lambda: {"error": "it waits"})
+    status, body = get(site, "members")
+    assert (status, json.loads(body)) == (503, {"error": "it waits"})
+
+
 def test_a_member_that_stands_alone_has_no_members(site: AdminSite) -> None:
     assert get(site, "members")[0] == 404
 

@@ -299,7 +299,7 @@ def test_a_member_that_knows_no_leader_says_whom_it_reaches(house: FollowersHous
     house.replica.confirms = house.replica.has_leader = house.replica.reaches_leader = False
     (missing,) = readiness(house)
     assert "no leader is known" in missing
-    assert "a majority of 3 voters is needed, and those within reach are 1, 3" in missing
+    assert "2 of 3 voters are needed, and within reach is member 1, member 3" in missing
 
 
 def test_a_member_that_was_removed_says_so(house: FollowersHouse) -> None:

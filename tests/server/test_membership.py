@@ -30,6 +30,7 @@ from znoded.zab_raft.cell.machine import Refusal
 from znoded.zab_raft.cell.membership import MemberStatus, statuses
 from znoded.zab_raft.cell.roster import Roster
 from znoded.zab_raft.cell.server_lines import Member, Role
+from znoded.zab_raft.core import errors
 from znoded.zab_raft.core.conf_change import ConfChange, Step, StepKind
 from znoded.zab_raft.core.configuration import Configuration
 
@@ -235,6 +236,14 @@ def test_what_is_known_of_the_cell_can_be_told_as_json() -> None:
         (2, True, ""),
         (3, False, "not connected"),
     ]
+
+
+def test_of_a_cell_that_was_not_entered_nothing_is_told_but_why() -> None:
+    class Waiting(TwoOfThree):
+        def members(self) -> list[MemberStatus]:
+            raise errors.Refused(errors.Reason.NO_LEADER, "it waits")
+
+    assert told_members(1, Waiting()) == {"error": "no leader is known: it waits; its log says for whom it waits"}
 
 
 def test_a_cell_begins_with_the_configured_members() -> None:

@@ -30,6 +30,14 @@ def test_directory_of_another_member_is_refused(tmp_path: Path) -> None:
         DataDirectory(str(tmp_path), member=2)
 
 
+def test_file_is_no_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "data"):
+        with pytest.raises(DirectoryError, match=f"{path} is no directory, or in none; name another data directory"):
+            DataDirectory(str(path), member=1)
+
+
 def test_directory_in_use_is_refused_with_the_pid_of_its_user(tmp_path: Path) -> None:
     directory = DataDirectory(str(tmp_path), member=1)
     with pytest.raises(DirectoryError, match=rf"lock is held by another process \(pid {os.getpid()}\)"):

@@ -353,7 +353,7 @@ def test_backup_is_a_data_directory_with_all_that_was_applied(tmp_path: Path) ->
 def test_backup_into_a_directory_that_exists_fails(tmp_path: Path) -> None:
     member = JournalMember(tmp_path / "data").start()
     (tmp_path / "backup").mkdir()
-    with pytest.raises(FileExistsError):
+    with pytest.raises(CheckpointFailed, match="backup is there already: move it away for a new backup"):
         member.reactor.result_of(member.replica.backup(str(tmp_path / "backup")))
     member.stop()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from twisted.web.http import SERVICE_UNAVAILABLE
 from twisted.web.iweb import IRequest
 from twisted.web.resource import Resource
 
 #: The numbers of the member that is asked and of the leader (0: none is known), the term, a mapping for each member.
+#: Or an `error`, why there is nothing to tell yet.
 AskMembers = Callable[[], Mapping[str, object]]
 
 
@@ -23,4 +25,7 @@ class Members(Resource):
 
     def render_GET(self, request: IRequest) -> bytes:
         request.setHeader(b"content-type", b"application/json")
-        return json.dumps(self._members(), indent=2).encode() + b"\n"
+        told = self._members()
+        if "error" in told:
+            request.setResponseCode(SERVICE_UNAVAILABLE)
+        return json.dumps(told, indent=2).encode() + b"\n"

@@ -160,8 +160,8 @@ class CellMember(Member):
         if self.config.member not in {status.number for status in members}:
             return f"this is member {self.config.member}, which was removed from the cell and can be ended"
         voters = [status for status in members if status.phase == "voter"]
-        reached = ", ".join(str(status.number) for status in voters if status.connected)
-        return f"a majority of {len(voters)} voters is needed, and those within reach are {reached or 'none'}"
+        reached = ", ".join(f"member {status.number}" for status in voters if status.connected)
+        return f"{len(voters) // 2 + 1} of {len(voters)} voters are needed, and within reach is {reached or 'none'}"
 
     # ---- its part in the cell
 

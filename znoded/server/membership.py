@@ -32,6 +32,7 @@ from znoded.zab_raft.cell.server_lines import (
     parse_members,
     split_address,
 )
+from znoded.zab_raft.core import errors as core_errors
 from znoded.zab_raft.core.conf_change import ConfChange
 from znoded.zab_raft.core.configuration import Configuration
 from znoded.zab_raft.peers.founding import Table
@@ -142,7 +143,10 @@ def conf_lines(member: Member, config_text: bytes, election_ticks: int) -> str:
 
 def told_members(member: int, cell: CellView) -> dict[str, object]:
     """What the admin listener of this member tells of its cell."""
-    members = [asdict(status) for status in cell.members()]
+    try:
+        members = [asdict(status) for status in cell.members()]
+    except core_errors.Refused as refused:
+        return {"error": f"{refused}; its log says for whom it waits"}
     return {"member": member, "leader": cell.leader, "term": cell.term, "members": members}
 
 

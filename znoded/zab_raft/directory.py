@@ -85,7 +85,10 @@ class DataDirectory:
         self.state_path = os.path.join(self.path, "state")
         self.files = files or Files()
         for each in (self.path, self.log_path, self.state_path):
-            self.files.make_directory(each)
+            try:
+                self.files.make_directory(each)
+            except (FileExistsError, NotADirectoryError) as error:
+                raise DirectoryError(f"{each} is no directory, or in none; name another data directory") from error
         self._lock = self._take_lock()
         try:
             self.meta = self._read_meta(member)

@@ -465,6 +465,15 @@ def test_backup_is_the_directory_of_a_member_that_is_alone(quick_path: Path) -> 
     assert b"incarnation" not in (quick_path / "backup" / "meta").read_bytes()
 
 
+def test_member_that_waits_for_its_cell_has_nothing_to_back_up(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(quick_path).start()
+    monkeypatch.setattr(cell[1].replica, "_node", None)
+    with pytest.raises(CheckpointFailed, match="has not entered its cell yet"):
+        cell.result_of(cell[1].replica.backup(str(quick_path / "backup")))
+
+
 @pytest.mark.parametrize("count", range(4, 14))
 def test_d6_deposed_leader_whose_end_crossed_a_segment_starts_again(quick_path: Path, count: int) -> None:
     cell = Cell(quick_path, segment_bytes=4096, log_tail_bytes=512).start()

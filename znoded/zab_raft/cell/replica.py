@@ -154,6 +154,8 @@ class CellReplica(CellDriver):
 
         A member that is alone can be started on it. Fails with `CheckpointFailed` or `OSError`.
         """
+        if self._node is None:
+            raise CheckpointFailed("the member has not entered its cell yet: there is nothing to back up")
         index = self.applied_index
         while self._store.index < index:
             if self._arrival:
