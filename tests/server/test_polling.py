@@ -7,14 +7,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from twisted.internet import ssl, unix
+from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import ServerFactory
 from twisted.internet.tcp import Port
 from twisted.internet.testing import MemoryReactorClock
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
 
 from tests.server.harness import House
 from znoded.server.connection import ClientConnection
-from znoded.server.polling import SocketPoller
+from znoded.server.polling import PolledServer, SocketPoller
 
 
 def is_polled(port: Port) -> bool:
@@ -64,3 +66,48 @@ def test_a_connection_that_could_not_be_made_is_no_harm_to_the_next_one() -> Non
     for client in clients:
         client.close()
     poller.stop()
+
+
+def connected(house: House) -> tuple[socket.socket, PolledServer]:
+    """A client, and the transport of its connection."""
+    client = socket.socket()
+    made: list[ClientConnection] = []
+
+    def make(_address: None) -> ClientConnection:
+        made.append(ClientConnection(house.member))
+        return made[0]
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = SimpleNamespace(socket=listener, factory=SimpleNamespace(buildProtocol=make), reactor=house.clock)
+        client.connect(listener.getsockname())
+        house.member.poller._accept(cast(Any, port), lambda: None)
+    return client, cast(PolledServer, made[0].transport)
+
+
+def test_one_that_sent_everything_is_closed_without_the_reactors_writers() -> None:
+    house = House()
+    client, transport = connected(house)
+    transport.loseConnection()
+    transport.loseConnection()
+    assert transport.connected
+    assert not house.clock.writers
+    house.clock.advance(0)
+    with client:
+        assert client.recv(1) == b""
+    assert transport.disconnected
+    assert len(house.member.admission) == 0
+
+
+def test_one_with_something_to_send_is_left_to_the_reactor() -> None:
+    house = House()
+    client, transport = connected(house)
+    transport.write(b"the last word")
+    transport.loseConnection()
+    house.clock.advance(0)
+    assert transport.connected
+    assert house.clock.writers == {transport}
+    transport.doWrite()
+    with client:
+        assert client.recv(100) == b"the last word"
+    transport.connectionLost(Failure(ConnectionDone()))

@@ -167,6 +167,15 @@ class PolledServer(Server):
         self._descriptor = self.fileno()  # which is -1 once it is closed
         self._poller.add(self._descriptor, self)
 
+    def loseConnection(self) -> None:
+        """Close it once everything is sent. Where that is so already, Twisted would have the reactor write first."""
+        if self.dataBuffer or self._tempDataBuffer or self.disconnecting or not self.connected:
+            super().loseConnection()  # type: ignore[no-untyped-call]
+        else:
+            self.disconnecting = True
+            self.stopReading()
+            cast(Any, self.reactor).callLater(0, self.connectionLost, _DONE)  # which does nothing the second time
+
     def stopReading(self) -> None:
         """Leave what the client sends in the network."""
         self._poller.remove(self._descriptor, self)
