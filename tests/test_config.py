@@ -535,6 +535,23 @@ class TestZooCfg:
         with pytest.raises(ConfigError, match=line.partition("=")[0]):
             load_zoo_cfg(self.add(zoo_cfg, f"{line}\n"))
 
+    @pytest.mark.parametrize(
+        ("lines", "refused"),
+        [
+            ("clientPort=99999", {"clientPort"}),
+            ("clientPort=", {"clientPort"}),
+            ("secureClientPort=x", {"ssl.keyStore.location", "ssl.trustStore.location"}),
+            ("secureClientPort=x\nssl.keyStore.location=y\nssl.trustStore.location=z", {"secureClientPort"}),
+            ("secureClientPort=2281\nssl.clientAuth=none", {"ssl.keyStore.location"}),
+            ("dynamicConfigFile=nowhere", {"dynamicConfigFile"}),
+        ],
+    )
+    def test_what_is_wrong_is_named_as_it_was_written(self, tmp_path: Path, lines: str, refused: set[str]) -> None:
+        (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\n{lines}\n")
+        with pytest.raises(ConfigError) as caught:
+            load_zoo_cfg(str(tmp_path / "zoo.cfg"))
+        assert {problem.key for problem in caught.value.problems} == refused
+
     def test_a_missing_data_directory_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "zoo.cfg").write_text("clientPort=2181\n")
         with pytest.raises(ConfigError, match="dataDir: is missing"):

@@ -280,7 +280,7 @@ def load_zoo_cfg(path: str, overrides: Mapping[str, object] | None = None) -> tu
     try:
         imported = zoo_cfg.read(path)
     except OSError as error:
-        raise ConfigError(path, [Problem("the file", f"cannot be read: {error.filename}: {error.strerror}")]) from error
+        raise ConfigError(path, [Problem("the file", f"cannot be read: {error.strerror}")]) from error
     except ValueError as error:
         raise ConfigError(path, [Problem("the file", f"names an impossible path: {error}")]) from error
     refused = [Problem(key, message) for key, message in imported.refused.items()]

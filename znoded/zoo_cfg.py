@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address
 
+PORT_MOST = 65_535
+
 #: Keys whose value is taken over as it stands.
 PLAIN_KEYS = {
     "tickTime": "tick_ms",
@@ -110,16 +112,19 @@ class ZooCfg:
 def read(path: str) -> ZooCfg:
     """Read the zoo.cfg at `path`, and the dynamic configuration and `myid` that it points to.
 
-    Raises OSError when a configuration cannot be read.
+    Raises OSError when the zoo.cfg cannot be read.
     """
     keys = _properties(path)
-    if "dynamicConfigFile" in keys:
-        keys |= _properties(keys["dynamicConfigFile"])
     result = ZooCfg()
+    if "dynamicConfigFile" in keys:
+        try:
+            keys |= _properties(keys["dynamicConfigFile"])
+        except OSError as error:
+            result.refused["dynamicConfigFile"] = f"{error.filename} cannot be read: {error.strerror}"
     for key, dotted in PLAIN_KEYS.items():
         if key in keys:
             result.put(dotted, _typed(keys[key]), key)
-    for part in (_put_members, _put_client, _put_tls, _put_data_dir, _put_words, _put_admin):
+    for part in (_put_members, _put_tls, _put_client, _put_data_dir, _put_words, _put_admin):
         part(keys, result)
     for key in sorted(keys.keys() - PLAIN_KEYS.keys() - PART_OF_ANOTHER):
         if not key.startswith("server.") and key not in result.refused:
@@ -145,16 +150,27 @@ def _typed(text: str) -> object:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
+def _put_listener(
+    keys: Mapping[str, str], result: ZooCfg, dotted: str, origin: str, address: str, suffix: str = ""
+) -> None:
+    """Listen at the port that the key `origin` names."""
+    port = keys[origin]
+    if re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= PORT_MOST:
+        result.put(dotted, [endpoint_at(port, address) + suffix], origin)
+    else:
+        result.refused[origin] = f"{port} is not right: it must be a port, a whole number from 0 to {PORT_MOST}"
+
+
 def _put_client(keys: Mapping[str, str], result: ZooCfg) -> None:
     if "clientPort" in keys:
-        endpoint = endpoint_at(keys["clientPort"], keys.get("clientPortAddress", ""))
         backlog = keys.get("clientPortListenBacklog", "-1")
-        result.put("client.listen", [endpoint if backlog == "-1" else f"{endpoint}:backlog={backlog}"], "clientPort")
+        suffix = "" if backlog == "-1" else f":backlog={backlog}"
+        _put_listener(keys, result, "client.listen", "clientPort", keys.get("clientPortAddress", ""), suffix)
     elif own_client := _own_client(keys, result):
         host, _, port = own_client.rpartition(":")
         interface = host if is_ip_address(host) and host not in EVERY_INTERFACE else ""
         result.put("client.listen", [endpoint_at(port, interface)], f"server.{result.table['member']}")
-    elif "secureClientPort" in keys:
+    elif "client.tls.listen" in result.origins:
         result.put("client.listen", [], "clientPort")
 
 
@@ -166,16 +182,20 @@ def _own_client(keys: Mapping[str, str], result: ZooCfg) -> str:
 def _put_tls(keys: Mapping[str, str], result: ZooCfg) -> None:
     if "secureClientPort" not in keys:
         return
-    endpoint = endpoint_at(keys["secureClientPort"], keys.get("secureClientPortAddress", ""))
-    result.put("client.tls.listen", [endpoint], "secureClientPort")
-    key_store = keys.get("ssl.keyStore.location", "")
-    result.put("client.tls.certificate", key_store, "ssl.keyStore.location")
-    result.put("client.tls.private_key", key_store, "ssl.keyStore.location")
+    stores = {"client.tls.certificate": "ssl.keyStore.location", "client.tls.private_key": "ssl.keyStore.location"}
     client_auth = keys.get("ssl.clientAuth", "need").lower()
     if client_auth == "need":
-        result.put("client.tls.client_ca", keys.get("ssl.trustStore.location", ""), "ssl.trustStore.location")
+        stores["client.tls.client_ca"] = "ssl.trustStore.location"
     elif client_auth != "none":
         result.refused["ssl.clientAuth"] = f"{client_auth} is not right: it must be need or none"
+    if missing := set(stores.values()) - keys.keys():
+        why = "is missing: it must be the path of a PEM file, since there is a secureClientPort"
+        result.refused |= dict.fromkeys(sorted(missing), why)
+        return
+    _put_listener(keys, result, "client.tls.listen", "secureClientPort", keys.get("secureClientPortAddress", ""))
+    if "secureClientPort" not in result.refused:
+        for dotted, origin in stores.items():
+            result.put(dotted, keys[origin], origin)
 
 
 def _put_data_dir(keys: Mapping[str, str], result: ZooCfg) -> None:

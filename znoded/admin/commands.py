@@ -38,7 +38,7 @@ class Commands(Resource):
             answer = {"command": name, "error": None, **_content(self._words, word)}
         else:
             request.setResponseCode(NOT_FOUND)
-            answer = {"command": name, "error": "there is no such command; /commands lists them"}
+            answer = {"command": name, "error": "no such command is served here; /commands lists those that are"}
         return json.dumps(answer, indent=2).encode() + b"\n"
 
 

@@ -126,7 +126,8 @@ class HttpClient:
         if body is not None:
             told["Content-Length"] = str(len(body))
         head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
-        self.channel.dataReceived(f"{method} /v1/{path} HTTP/1.1\r\n{head}\r\n".encode() + (body or b""))
+        whole = path if path.startswith("/") else f"/v1/{path}"
+        self.channel.dataReceived(f"{method} {whole} HTTP/1.1\r\n{head}\r\n".encode() + (body or b""))
 
     @property
     def is_answered(self) -> bool:

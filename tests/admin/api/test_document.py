@@ -95,6 +95,7 @@ def test_an_operation_that_nothing_carries_out_is_found_at_the_start(monkeypatch
 def test_what_it_does_not_have_is_not_answered(house: ApiHouse) -> None:
     assert house.refused("nothing") == "no_such_page"
     assert house.refused("get/", {}) == "no_such_page"
+    assert house.refused("/") == house.refused("/healthz") == "no_such_page"
     client = house.dial()
     client.send("get", {"key": "/"}, method="PUT")
     house.settle()

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 from znoded.admin.api.backend import Backend
@@ -44,11 +43,9 @@ class ApiSite(Site):
         #: The size of the bodies that are being received.
         self.bodies_bytes = 0
         self.answering: dict[Deferred[Any], None] = {}
-        root = Resource()
         self.locks = Locks(self.backend)
-        root.putChild(b"v1", Api(self))
         super().__init__(  # type: ignore[no-untyped-call]
-            root, ApiRequest, timeout=REQUEST_TIMEOUT_S, reactor=reactor, parsePOSTFormSubmission=False
+            Api(self), ApiRequest, timeout=REQUEST_TIMEOUT_S, reactor=reactor, parsePOSTFormSubmission=False
         )
 
     def start(self) -> None:
