@@ -540,6 +540,7 @@ class TestZooCfg:
         [
             ("clientPort=99999", {"clientPort"}),
             ("clientPort=", {"clientPort"}),
+            ("admin.serverPort=x", {"admin.serverPort"}),
             ("secureClientPort=x", {"ssl.keyStore.location", "ssl.trustStore.location"}),
             ("secureClientPort=x\nssl.keyStore.location=y\nssl.trustStore.location=z", {"secureClientPort"}),
             ("secureClientPort=2281\nssl.clientAuth=none", {"ssl.keyStore.location"}),

@@ -223,7 +223,7 @@ class CellConfig:
 class Config:
     """Everything a member is told from outside."""
 
-    member: int = _key(values.integer(1, 254, "member numbers"), 1)
+    member: int = _key(values.integer(1, 254, ""), 1)
     data_dir: str = field(default_factory=lambda: os.path.abspath("znoded-data"), metadata={"read": values.directory})
     tick_ms: int = _key(values.integer(1, HOUR_MS, "ms"), 2_000)
     client: ClientConfig = _section(ClientConfig)

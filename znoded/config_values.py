@@ -73,14 +73,15 @@ def shown(value: object) -> str:
 
 
 def integer(least: int, most: int, unit: str, *, zero: str | None = None) -> Reader:
-    """A whole number of `unit`; `zero`, when given, says what an additional 0 means."""
+    """A whole number of `unit`, or of nothing; `zero`, when given, says what an additional 0 means."""
 
     def convert(value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and (least <= value <= most or (zero and value == 0)):
             return value
         raise ValueError
 
-    return _reader(convert, f"a whole number from {least} to {most}, in {unit}" + (f", or 0: {zero}" if zero else ""))
+    unit = unit and f", in {unit}"
+    return _reader(convert, f"a whole number from {least} to {most}{unit}" + (f", or 0: {zero}" if zero else ""))
 
 
 def choice(*choices: str) -> Reader:

@@ -13,6 +13,7 @@ from typing import Any
 
 TIMEOUT_S = 5.0
 ANSWER_BYTES_MOST = 1 << 20
+NO_PAGE = "a member that stands alone has no such page, nor has another listener than the admin's"
 HEADINGS = ("number", "role", "phase", "connected", "lag", "peer", "client", "blocks")
 
 #: A proxy that the environment names is not for the operator's own machine.
@@ -40,8 +41,7 @@ def _ask(admin: str) -> Any:
         with _OPENER.open(url, timeout=TIMEOUT_S) as response:
             return json.loads(response.read(ANSWER_BYTES_MOST))
     except urllib.error.HTTPError as error:
-        is_alone = error.code == HTTPStatus.NOT_FOUND
-        told = "a member that stands alone has no such page" if is_alone else _error_in(error)
+        told = NO_PAGE if error.code == HTTPStatus.NOT_FOUND else _error_in(error)
         raise NoAnswer(f"{url} answers {error.code}: {told}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error

@@ -150,22 +150,22 @@ def _typed(text: str) -> object:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _put_listener(
-    keys: Mapping[str, str], result: ZooCfg, dotted: str, origin: str, address: str, suffix: str = ""
-) -> None:
-    """Listen at the port that the key `origin` names."""
-    port = keys[origin]
+def _port(keys: Mapping[str, str], result: ZooCfg, origin: str, default: str = "") -> str | None:
+    """The port that the key `origin` names; None, and refused, if that is none."""
+    port = keys.get(origin, default)
     if re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= PORT_MOST:
-        result.put(dotted, [endpoint_at(port, address) + suffix], origin)
-    else:
-        result.refused[origin] = f"{port} is not right: it must be a port, a whole number from 0 to {PORT_MOST}"
+        return port
+    result.refused[origin] = f"{port} is not right: it must be a port, a whole number from 0 to {PORT_MOST}"
+    return None
 
 
 def _put_client(keys: Mapping[str, str], result: ZooCfg) -> None:
     if "clientPort" in keys:
-        backlog = keys.get("clientPortListenBacklog", "-1")
-        suffix = "" if backlog == "-1" else f":backlog={backlog}"
-        _put_listener(keys, result, "client.listen", "clientPort", keys.get("clientPortAddress", ""), suffix)
+        if port := _port(keys, result, "clientPort"):
+            endpoint = endpoint_at(port, keys.get("clientPortAddress", ""))
+            backlog = keys.get("clientPortListenBacklog", "-1")
+            listen = [endpoint if backlog == "-1" else f"{endpoint}:backlog={backlog}"]
+            result.put("client.listen", listen, "clientPort")
     elif own_client := _own_client(keys, result):
         host, _, port = own_client.rpartition(":")
         interface = host if is_ip_address(host) and host not in EVERY_INTERFACE else ""
@@ -192,8 +192,9 @@ def _put_tls(keys: Mapping[str, str], result: ZooCfg) -> None:
         why = "is missing: it must be the path of a PEM file, since there is a secureClientPort"
         result.refused |= dict.fromkeys(sorted(missing), why)
         return
-    _put_listener(keys, result, "client.tls.listen", "secureClientPort", keys.get("secureClientPortAddress", ""))
-    if "secureClientPort" not in result.refused:
+    if port := _port(keys, result, "secureClientPort"):
+        endpoint = endpoint_at(port, keys.get("secureClientPortAddress", ""))
+        result.put("client.tls.listen", [endpoint], "secureClientPort")
         for dotted, origin in stores.items():
             result.put(dotted, keys[origin], origin)
 
@@ -218,9 +219,12 @@ def _put_words(keys: Mapping[str, str], result: ZooCfg) -> None:
 def _put_admin(keys: Mapping[str, str], result: ZooCfg) -> None:
     if keys.get("admin.enableServer", "true").lower() == "false":
         result.put("admin.listen", "", "admin.enableServer")
-    elif "admin.serverPort" in keys or "admin.serverAddress" in keys:
-        address = keys.get("admin.serverAddress", "127.0.0.1")
-        result.put("admin.listen", endpoint_at(keys.get("admin.serverPort", "8080"), address), "admin.serverPort")
+        return
+    if "admin.serverPort" in keys or "admin.serverAddress" in keys:
+        port = _port(keys, result, "admin.serverPort", "8080")
+        if port is not None:
+            address = keys.get("admin.serverAddress", "127.0.0.1")
+            result.put("admin.listen", endpoint_at(port, address), "admin.serverPort")
 
 
 def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:

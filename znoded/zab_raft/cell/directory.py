@@ -30,8 +30,8 @@ class CellDirectory(DataDirectory):
     def _check_kind(self, meta: Meta) -> None:
         if not meta.incarnation:
             raise DirectoryError(
-                f"{self.path} belongs to a member that is alone, not to one of a cell: to start it, take "
-                "[cell.members] out of its configuration, or name another data directory"
+                f"{self.path} belongs to a member that is alone, not to one of a cell: it starts with no "
+                "[cell.members] in its configuration; for a member of a cell, name another data directory"
             )
 
     def _first_meta(self, member: int) -> Meta:
