@@ -278,3 +278,13 @@ def test_a_wait_that_no_member_grants_is_refused(timeout_s: float) -> None:
     session = session_of(cell, client)
     with pytest.raises(ValueError, match="it has to be from 0 to 600"):
         cell.result(client.lock(session, "/lock", timeout_s=timeout_s))
+
+
+def test_a_client_needs_a_member_and_a_watch_one_thing_to_follow() -> None:
+    cell = FakeCell(1)
+    client = cell.client()
+    with pytest.raises(ValueError, match="members is empty"):
+        Client(client.io, [])
+    for wanted in ({}, {"key": "/a", "prefix": "/b"}):
+        with pytest.raises(ValueError, match="either key or prefix"):
+            cell.result(anext(client.watch(**wanted)))

@@ -8,6 +8,7 @@ from tests.jute.factory import i4, request, string
 from tests.server.harness import Client, House, create, exists, get_children, get_data, ping, set_data
 from tests.server.test_read_gate import GatedHouse
 from znoded.jute.ops import Op
+from znoded.tree.proposals import expire_session
 
 BIG = b"x" * 1_000_000
 #: What is written in one go and fills a narrow socket.
@@ -142,3 +143,64 @@ def test_a_large_answer_that_is_confirmed_while_events_fill_the_socket_is_given(
     assert not client.is_closed
     client.transport.unblock()
     assert client.replies() == [(2, 0)]
+
+
+def test_one_whose_requests_are_too_large_is_stopped_behind_a_write_like_any_other() -> None:
+    house = House(**{"limits.frame_bytes": 2000, "limits.outstanding_per_connection": 3})
+    for pieces in (1, 2):
+        client = house.client()
+        client.send(create(1, b"/a"))
+        sent = 0
+        while client.connection.is_reading:
+            frame = set_data(2 + sent, b"/a", bytes(2500))
+            for start in range(0, len(frame), -(-len(frame) // pieces)):
+                client.send(frame[start : start + -(-len(frame) // pieces)])
+            sent += 1
+            assert sent <= 3
+        assert len(client.connection.pending or ()) <= 4
+
+
+def test_one_that_does_not_read_is_stopped_at_a_part_of_a_request(house: House, client: Client) -> None:
+    make_nodes(house, client)
+    client.transport.block()
+    client.send(set_data(1, b"/a"), set_data(2, b"/a")[:9])
+    assert not client.connection.is_reading
+
+
+def test_one_is_stopped_when_others_fill_the_room_for_writes() -> None:
+    house = House(**{"limits.outstanding": 4})
+    client, other = house.client(), house.client()
+    make_nodes(house, client)
+    received = [
+        (client.connection, get_data(1, b"/a") + set_data(2, b"/a")),
+        (other.connection, b"".join(set_data(xid, b"/a") for xid in range(3))),
+    ]
+    house.member.pipeline.serve(received)
+    assert not client.connection.is_reading
+    house.replica.commit()
+    assert client.connection.is_reading
+
+
+def test_one_that_waits_for_its_writes_goes_on_although_an_overtaken_expiry_had_them_answered(
+    house: House, client: Client
+) -> None:
+    make_nodes(house, client)
+    client.send(set_data(1, b"/a"), get_data(2, b"/a"), ALL_CHILDREN)
+    client.transport.block()
+    house.replica.commit()
+    earlier = client.connection.attach - 1
+    house.member.propose(expire_session(0, client.session_id, earlier, house.replica.term))
+    house.replica.commit()
+    client.transport.unblock()
+    house.clock.advance(0)
+    assert [xid for xid, _ in client.replies()] == [1, 2, 3]
+    assert client.connection.is_reading
+
+
+def test_one_that_was_stopped_for_a_limit_stays_so_when_tls_brings_more() -> None:
+    house = House(**{"limits.outstanding_per_connection": 3})
+    client = house.client()
+    client.send(*(set_data(xid, b"/a") for xid in range(5)))
+    assert client.transport.producerState == "paused"
+    client.send(set_data(5, b"/a"))
+    assert client.transport.producerState == "paused"

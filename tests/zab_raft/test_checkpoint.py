@@ -232,6 +232,15 @@ def test_backup_is_a_checkpoint(tmp_path: Path) -> None:
     assert (copy.index, table(copy, b"nodes")) == (4, {b"/a": b"1"})
 
 
+def test_backup_of_one_that_cannot_be_opened_fails_like_a_write(tmp_path: Path) -> None:
+    store = Checkpoint(str(tmp_path / "state"))
+    store._close()  # as after a write that failed
+    (tmp_path / "state" / "data.mdb").unlink()
+    (tmp_path / "state" / "data.mdb").mkdir()
+    with pytest.raises(CheckpointFailed):
+        store.backup(str(tmp_path / "backup"))
+
+
 def test_backup_is_durable_and_for_nobody_else_to_read(tmp_path: Path) -> None:
     synced: list[str] = []
 

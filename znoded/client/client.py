@@ -51,7 +51,12 @@ class Client:
         tls: Any = None,
         patience_s: float = 30.0,
     ) -> None:
-        """`user` is a name with its password, the identity of scheme digest. `tls` is as the io wants it."""
+        """`user` is a name with its password, the identity of scheme digest. `tls` is as the io wants it.
+
+        Raises ValueError if there is no member.
+        """
+        if not members:
+            raise ValueError("members is empty; give the address of at least one")
         self.io = io
         self.patience_s = patience_s
         self._members = list(members)
@@ -153,8 +158,10 @@ class Client:
         """Follow the changes of a key, or of a key and all below it, after a revision (None: from now on).
 
         Goes on at another member when one is gone; each change is told once, in order. Raises ApiError: compacted if
-        what was missed is not known any more; Unavailable.
+        what was missed is not known any more; Unavailable; ValueError unless it is one of the two.
         """
+        if (key is None) == (prefix is None):
+            raise ValueError("give either key or prefix")
         query: dict[str, object] = {"key": key} if key is not None else {"prefix": prefix}
         async with aclosing(self._resumed("watch", query, after)) as lines:
             async for line in lines:

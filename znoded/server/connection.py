@@ -286,7 +286,7 @@ class ClientConnection(Protocol):
         """Keep what came while nothing is served, as long as it is not too much."""
         assert self.kept is not None
         self.kept += data
-        self._receive(self._may_keep_more)
+        self._receive(self._sender.blocked and self._may_keep_more)  # TLS may bring more of what it had already
 
     @property
     def _may_keep_more(self) -> bool:
@@ -320,12 +320,9 @@ class ClientConnection(Protocol):
             return
         if self.out:
             self.flush()
-        if not self.pending:
-            self.forget_waiting_bytes()
-        else:
-            self.member.pipeline.answer_waiting(self)
-            self.member.delivery.flush_later(self)
-            self.member.delivery.flush()
+        self.member.pipeline.answer_waiting(self)
+        self.member.delivery.flush_later(self)
+        self.member.delivery.flush()
         self.go_on()
 
     # ---- out

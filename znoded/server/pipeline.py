@@ -223,7 +223,8 @@ class Pipeline:
                         commands = []
                     self._keep_rest(connection, data[position:])
                 if connection.out or may_stall or position != end:
-                    to_settle.append((connection, answered, may_stall))
+                    # For what is kept of it, too, and for writes of its own, which others may have left no room for.
+                    to_settle.append((connection, answered, may_stall or position != end or bool(pending)))
             except Exception:
                 log.failure("a connection is closed because serving it failed")
                 connection.abort()
@@ -333,7 +334,7 @@ class Pipeline:
             connection.abort()  # its session has moved on to another member
         elif op == Op.RECONFIG and self._member.replica.writable:
             self._reconfig(connection, xid, record)
-        elif op in CHANGES:
+        elif op in CHANGES or op in connection.writes:  # of the member's own sessions, a TXN is one
             # The disk is full. No code stands for that; this one is known to every client and ends none's connection.
             self._refuse(connection, xid, ErrorCode.SYSTEM_ERROR)
         else:

@@ -126,11 +126,11 @@ class Checkpoint:
         Raises OSError; `CheckpointFailed` when it cannot be read, or the last increment is only half there.
         """
         with self._lock:
-            self._open()
-            if os.path.exists(self._increment_path):
-                raise CheckpointFailed(f"the checkpoint in {self._path} waits for room to be completed")
-            self._files.make_directory(path)
             try:
+                self._open()
+                if os.path.exists(self._increment_path):
+                    raise CheckpointFailed(f"the checkpoint in {self._path} waits for room to be completed")
+                self._files.make_directory(path)
                 self._environment.copy(path, compact=True)
             except lmdb.Error as error:
                 raise CheckpointFailed(f"the checkpoint in {self._path} cannot be copied: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from tests.admin.api.house import ApiHouse, b64
 from tests.server.harness import get_data
@@ -277,3 +278,32 @@ def test_requests_of_several_people_do_not_mix(house: ApiHouse) -> None:
 def test_an_authorization_that_is_none_is_refused(house: ApiHouse, authorization: str) -> None:
     status, content = house.ask("get", {"key": "/"}, headers={"Authorization": authorization})
     assert (status, content["error"]["code"]) == (401, "auth_failed")
+
+
+def test_a_transaction_that_is_on_its_way_when_the_member_stops_may_have_been_carried_out(house: ApiHouse) -> None:
+    house.put("/queue")
+    client = house.dial()
+    create = {"op": "create", "key": "/queue/item-", "value": b64(b"x"), "sequential": True}
+    client.send("txn", {"then": [create]})
+    house.turn()
+    assert house.replica.collected
+    Deferred.fromCoroutine(house.site.stop())
+    house.turn()
+    status, content = client.answer()
+    assert (status, content["error"]["code"]) == (504, "outcome_unknown")
+    house.settle()
+    assert len(house.member.tree.children[b"/queue"]) == 1
+
+
+def test_one_that_waits_for_room_when_the_disk_fills_is_refused_for_that() -> None:
+    house = ApiHouse(**{"limits.outstanding_per_connection": 2})
+    clients = [house.dial() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.send("txn", {"then": [{"op": "put", "key": f"/{number}", "value": ""}]})
+    for _ in range(3):
+        house.turn()
+    house.replica.writable = False
+    house.settle()
+    answers = [client.answer() for client in clients]
+    assert [status for status, _ in answers] == [200, 200, 507]
+    assert answers[2][1]["error"]["code"] == "disk_full"

@@ -47,7 +47,8 @@ class Api(Resource):
         self._backend = site.backend
         self._feed = site.feed
         self._locks = site.locks
-        operations, lock_operations = Operations(self._backend), LockOperations(self._backend, self._locks)
+        self._operations = operations = Operations(self._backend)
+        lock_operations = LockOperations(self._backend, self._locks)
         by_id = {"openapi": self._openapi, "watch": self._watch, "election_observe": self._observe}
         self._routes: dict[str, dict[str, tuple[Schema, Any]]] = {}
         for path, methods in DOCUMENT["paths"].items():
@@ -121,7 +122,8 @@ class Api(Resource):
         except CancelledError:
             if request.is_gone:
                 return CLIENT_GONE
-            error = errors.stopping()
+            # A transaction may be in the log already: who is told that nothing was done would ask for it once more.
+            error = errors.outcome_unknown() if act == self._operations.txn else errors.stopping()
         except Exception:
             log.failure("a request of the API failed")
             error = errors.internal()
