@@ -22,28 +22,29 @@ MEMBER = {
 }  # fmt: skip
 LAGS = {**MEMBER, "number": 12, "leads": False, "connected": False, "lag_entries": None, "blocks": "not connected"}
 
-Ask = Callable[[Any], int]
+Ask = Callable[..., int]
 
 
 @pytest.fixture
 def ask() -> Iterator[Ask]:
-    """Runs `znoded members` against a listener that gives this answer, or this status; gives the exit status."""
+    """Runs `znoded members` against a listener that gives this answer, or (status, answer); gives the exit status."""
     said: list[Any] = []
 
     class Listener(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             assert self.path == "/members"
             (answer,) = said
-            self.send_response(answer if isinstance(answer, int) else 200)
+            status, answer = answer if isinstance(answer, tuple) else (200, answer)
+            self.send_response(status)
             self.end_headers()
             self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    def run(answer: Any) -> int:
+    def run(answer: Any, scheme: str = "http://") -> int:
         said[:] = [answer]
-        return main(["members", "--admin", f"http://127.0.0.1:{server.server_port}/"])
+        return main(["members", "--admin", f"{scheme}127.0.0.1:{server.server_port}/"])
 
     with HTTPServer(("127.0.0.1", 0), Listener) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -75,23 +76,14 @@ def test_a_cell_without_a_leader_is_a_failure(ask: Ask, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("member 1 answers; no leader is known, in term 7\n")
 
 
-def test_a_member_that_has_nothing_to_tell_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    class Listener(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(503)
-            self.end_headers()
-            self.wfile.write(b'{"error": "it waits"}')
+def test_a_member_that_has_nothing_to_tell_says_why(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask((503, {"error": "it waits"})) == 1
+    assert capsys.readouterr().err.endswith("/members answers 503: it waits\n")
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
 
-    with HTTPServer(("127.0.0.1", 0), Listener) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        address = f"127.0.0.1:{server.server_port}"  # http:// may be left out
-        assert main(["members", "--admin", address]) == 1
-        thread.join()
-    assert capsys.readouterr().err == f"http://{address}/members answers 503: it waits\n"
+def test_an_address_needs_no_scheme(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask((503, {"error": "it waits"}), scheme="") == 1
+    assert capsys.readouterr().err.startswith("http://127.0.0.1:")
 
 
 def test_who_reads_no_further_gets_no_traceback(tmp_path: Path) -> None:
@@ -105,7 +97,9 @@ def test_who_reads_no_further_gets_no_traceback(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-@pytest.mark.parametrize("answer", [404, b"<html>", {"members": []}, [], {"leader": 0, "members": [3]}])
+@pytest.mark.parametrize(
+    "answer", [(404, b""), (500, b"<html>"), b"<html>", {"members": []}, [], {"leader": 0, "members": [3]}]
+)
 def test_anything_else_that_answers_is_a_failure(ask: Ask, capsys: pytest.CaptureFixture[str], answer: Any) -> None:
     assert ask(answer) == 1
     output = capsys.readouterr()

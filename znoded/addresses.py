@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 #: Hosts that stand for all interfaces of a machine, and tell nobody where it is.
 EVERY_INTERFACE = ("0.0.0.0", "[::]")
 HOST_CHARACTERS_MOST = 255
+PORT_MOST = 65_535
 
 _LABEL = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
 #: What a host in front of `:PORT` matches: a name as the domain name system has it, since no resolver is asked for
@@ -19,6 +21,11 @@ def endpoint_at(port: str, interface: str = "") -> str:
     address = interface.strip("[]")
     kind = "tcp6" if ":" in address else "tcp"
     return f"{kind}:{port}" + (":interface=" + address.replace(":", r"\:") if address else "")
+
+
+def is_port(text: str) -> bool:
+    """Whether this is a port to listen on, of which 0 is any that is free."""
+    return re.fullmatch("[0-9]{1,5}", text) is not None and int(text) <= PORT_MOST
 
 
 def is_ip_address(host: str) -> bool:

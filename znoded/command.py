@@ -14,8 +14,9 @@ from znoded.recover import recover
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with `arguments`, by default the process's own. Returns the exit status: 0 when all is well."""
-    to_run = "To run one: twistd -n --pidfile= znoded."
-    parser = argparse.ArgumentParser(prog="znoded", description=f"Looks after a znoded. {to_run}")
+    parser = argparse.ArgumentParser(
+        prog="znoded", description="Looks after a znoded. To run one: twistd -n --pidfile= znoded."
+    )
     parser.add_argument("--version", action="version", version=f"znoded {__version__}")
     commands = parser.add_subparsers(required=True)
     check = commands.add_parser("check-config", help="say whether a configuration is usable, and start nothing")

@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 
-from znoded.addresses import HOST
+from znoded.addresses import HOST, PORT_MOST, is_port
 
 FOUR_LETTER_WORDS = (
     "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr",
@@ -189,8 +189,8 @@ def _endpoint(value: object) -> str:
     kind, _, rest = text.partition(":")
     port = rest.partition(":")[0]
     try:
-        if kind in ("tcp", "tcp6", "ssl") and not (re.fullmatch("[0-9]{1,5}", port) and int(port) <= 65535):
-            raise ValueError("a port from 0 to 65535")
+        if kind in ("tcp", "tcp6", "ssl") and not is_port(port):
+            raise ValueError(f"a port from 0 to {PORT_MOST}")
         serverFromString(None, text)  # the reactor is needed to listen only
     except Exception as error:
         why = re.sub(r"^_\w+\(\) (got an )?", "", str(error))  # a wrong option names the function that has none such
@@ -227,7 +227,7 @@ def _word(value: object) -> str:
 
 def _address(value: object) -> str:
     match = re.fullmatch(rf"{HOST}:([0-9]{{1,5}})", _text(value))
-    if match and 1 <= int(match[1]) <= 65535:
+    if match and 1 <= int(match[1]) <= PORT_MOST:
         return match[0]
     raise ValueError
 

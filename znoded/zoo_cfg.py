@@ -12,9 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address
-
-PORT_MOST = 65_535
+from znoded.addresses import EVERY_INTERFACE, PORT_MOST, endpoint_at, is_ip_address, is_port
 
 #: Keys whose value is taken over as it stands.
 PLAIN_KEYS = {
@@ -153,7 +151,7 @@ def _typed(text: str) -> object:
 def _port(keys: Mapping[str, str], result: ZooCfg, origin: str, default: str = "") -> str | None:
     """The port that the key `origin` names; None, and refused, if that is none."""
     port = keys.get(origin, default)
-    if re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= PORT_MOST:
+    if is_port(port):
         return port
     result.refused[origin] = f"{port} is not right: it must be a port, a whole number from 0 to {PORT_MOST}"
     return None
@@ -219,12 +217,10 @@ def _put_words(keys: Mapping[str, str], result: ZooCfg) -> None:
 def _put_admin(keys: Mapping[str, str], result: ZooCfg) -> None:
     if keys.get("admin.enableServer", "true").lower() == "false":
         result.put("admin.listen", "", "admin.enableServer")
-        return
-    if "admin.serverPort" in keys or "admin.serverAddress" in keys:
-        port = _port(keys, result, "admin.serverPort", "8080")
-        if port is not None:
-            address = keys.get("admin.serverAddress", "127.0.0.1")
-            result.put("admin.listen", endpoint_at(port, address), "admin.serverPort")
+    elif {"admin.serverPort", "admin.serverAddress"} & keys.keys() and (
+        port := _port(keys, result, "admin.serverPort", "8080")
+    ):
+        result.put("admin.listen", endpoint_at(port, keys.get("admin.serverAddress", "127.0.0.1")), "admin.serverPort")
 
 
 def _put_members(keys: Mapping[str, str], result: ZooCfg) -> None:

@@ -87,7 +87,8 @@ def test_a_delay_goes_on_under_another_leader(tmp_path: Path, connect: Callable[
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_delay_ends_by_the_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPatch, leads: bool) -> None:
+@pytest.mark.parametrize("wall_ms", [1 << 60, 0])
+def test_a_delay_ends_by_the_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPatch, leads: bool, wall_ms: int) -> None:
     house = House()
     monkeypatch.setattr(house.member, "monotonic_ms", lambda: round(house.clock.seconds() * 1000))
     monkeypatch.setattr(type(house.member), "ends_sessions", leads)
@@ -100,7 +101,7 @@ def test_a_delay_ends_by_the_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPa
     house.member.propose(expire_session(0, holder.session_id, attach, house.replica.term))
     house.replica.commit()
     assert list(house.member.tree.kept) == [b"/lock/kept-x__lock__0000000000"]
-    monkeypatch.setattr(housekeeping, "wall_ms", lambda: 1 << 60)
+    monkeypatch.setattr(housekeeping, "wall_ms", lambda: wall_ms)
     house.clock.advance(housekeeping.DELAYS_LOOK_S)
     house.clock.advance(DELAY_MS / 1000 - 0.001)
     assert house.replica.collected == []

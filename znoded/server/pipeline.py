@@ -113,8 +113,8 @@ class Pipeline:
         pack_head = HEAD.pack
         commands: list[bytes] = []  # that the log does not have yet
         all_requests = 0
-        #: Connections with something to send, or perhaps a reason not to be read from; with each the reads answered at
-        #: once, and whether there may be one.
+        #: Connections with something to send, or a reason not to be read from; with each the reads answered at once,
+        #: and whether that is all that came.
         to_settle: list[tuple[ClientConnection, int, bool]] = []
         for connection, data in received:
             try:
@@ -142,7 +142,7 @@ class Pipeline:
                             connection.live.heard_ms = heard_ms  # heard, although it is not served yet
                         break
                     if pending and op in WAITS_ALONE:
-                        connection.waits_for_writes = may_stall = True
+                        connection.waits_for_writes = True
                         break
                     requests += 1
                     if op in writes and takes_writes:
@@ -206,7 +206,6 @@ class Pipeline:
                     if connection.out_bytes > OUTPUT_SLICE_BYTES:
                         connection.flush()
                     if connection.state is not OPEN or connection.is_stalled():
-                        may_stall = True
                         break
                 if requests:
                     all_requests += requests
@@ -223,8 +222,7 @@ class Pipeline:
                         commands = []
                     self._keep_rest(connection, data[position:])
                 if connection.out or may_stall or position != end:
-                    # For what is kept of it, too, and for writes of its own, which others may have left no room for.
-                    to_settle.append((connection, answered, may_stall or position != end or bool(pending)))
+                    to_settle.append((connection, answered, answered == requests and position == end))
             except Exception:
                 log.failure("a connection is closed because serving it failed")
                 connection.abort()
@@ -295,15 +293,15 @@ class Pipeline:
         latency_ms = (time.monotonic() - started) * 1000
         zxid = self._tree.zxid
         all_answered = 0
-        for connection, answered, may_stall in served:
+        for connection, answered, only_read in served:
             if answered:
                 all_answered += answered
                 connection.last_zxid = zxid
                 connection.stats.answered(answered, latency_ms)
             try:
-                if connection.out and not connection.flush():
-                    may_stall = True
-                if may_stall and connection.is_stalled():
+                has_sent = not connection.out or connection.flush()
+                # Nothing but a client that does not take the answers is a reason to stop after reads alone.
+                if not (only_read and has_sent) and connection.is_stalled():
                     connection.stop_reading()
             except Exception:
                 log.failure("a connection is closed because answering it failed")

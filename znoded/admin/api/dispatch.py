@@ -47,8 +47,7 @@ class Api(Resource):
         self._backend = site.backend
         self._feed = site.feed
         self._locks = site.locks
-        self._operations = operations = Operations(self._backend)
-        lock_operations = LockOperations(self._backend, self._locks)
+        operations, lock_operations = Operations(self._backend), LockOperations(self._backend, self._locks)
         by_id = {"openapi": self._openapi, "watch": self._watch, "election_observe": self._observe}
         self._routes: dict[str, dict[str, tuple[Schema, Any]]] = {}
         for path, methods in DOCUMENT["paths"].items():
@@ -120,13 +119,12 @@ class Api(Resource):
         except errors.ApiError as refusal:
             error = refusal
         except CancelledError:
-            if request.is_gone:
-                return CLIENT_GONE
-            # A transaction may be in the log already: who is told that nothing was done would ask for it once more.
-            error = errors.outcome_unknown() if act == self._operations.txn else errors.stopping()
+            error = errors.stopping()
         except Exception:
             log.failure("a request of the API failed")
             error = errors.internal()
+        if request.is_gone:
+            return CLIENT_GONE
         _finish(request, _reply_error(request, error))
         return error.code
 

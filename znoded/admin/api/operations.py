@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twisted.internet.defer import CancelledError
+
 from znoded.admin.api import errors
 from znoded.admin.api.backend import Backend
 from znoded.admin.api.history_errors import named_errors
@@ -119,7 +121,11 @@ class Operations:
             tuple(map(_op, asked["then"])),
             tuple(map(_op, asked["else"])),
         )
-        reply, revision = await self._backend.write(request, identities)
+        try:
+            reply, revision = await self._backend.write(request, identities)
+        except CancelledError:
+            # It may be in the log. Who is told that nothing was done, since the member stops, would ask for it again.
+            raise errors.outcome_unknown() from None
         results = [_result(result) for result in reply.results or ()]
         return {"succeeded": reply.holds, "results": results, "revision": revision, "consistency": LINEARIZABLE}
 

@@ -12,9 +12,8 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-from znoded.addresses import EVERY_INTERFACE, HOST
+from znoded.addresses import EVERY_INTERFACE, HOST, PORT_MOST
 
-PORT_MOST = 65_535
 #: From the port of the peers to the one that is shown for elections, when nobody named one: ZooKeeper's 2888 and 3888.
 ELECTION_PORT_DISTANCE = 1_000
 
