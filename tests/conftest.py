@@ -16,6 +16,18 @@ from tests.server_process import ServerProcess
 settings.register_profile("znoded", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("znoded")
 
+#: What looks like a PEM file with a block of this label.
+PEM = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
+
+
+@pytest.fixture
+def pem_files(tmp_path: Path) -> dict[str, str]:
+    """The three files of [client.tls]."""
+    labels = {"certificate": "CERTIFICATE", "private_key": "RSA PRIVATE KEY", "client_ca": "CERTIFICATE"}
+    for name, label in labels.items():
+        (tmp_path / name).write_text(PEM.format(label))
+    return {name: str(tmp_path / name) for name in labels}
+
 
 @pytest.fixture
 def quick_path() -> Iterator[Path]:

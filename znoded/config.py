@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from znoded import config_values as values
 from znoded import zoo_cfg
-from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address
+from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address, port_and_interface
 from znoded.config_values import Problem, Reader, shown, wrong
 
 HARMLESS_WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "envi", "isro", "cons", "wchs", "dirs")
@@ -82,6 +82,11 @@ class ClientConfig:
     listen: tuple[str, ...] = _key(values.list_of(values.endpoint, '["tcp:2181"]'), ("tcp:2181",))
     reads: str = _key(values.choice("linearizable", "serializable"), "linearizable")
     tls: TlsConfig | None = _section(TlsConfig, optional=True)
+
+    @property
+    def tls_listen(self) -> tuple[str, ...]:
+        """The listeners for TLS, if there are any."""
+        return self.tls.listen if self.tls else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +363,38 @@ def _unknown(name: str, keys: Mapping[str, object]) -> str:
 
 def _contradictions(config: Config) -> Iterator[Problem]:
     """What is wrong between values that are right each by itself."""
-    if not config.client.listen and not (config.client.tls and config.client.tls.listen):
+    if not config.client.listen and not config.client.tls_listen:
         yield Problem("client.listen", 'no listener: it must name one, such as ["tcp:2181"], or [client.tls] must')
     if config.session_timeout_min_ms > config.session_timeout_max_ms:
         greatest = f"at most {config.session_timeout_max_ms} ms, the greatest session timeout"
         yield wrong("limits.session_timeout_min_ms", f"{config.session_timeout_min_ms} ms", greatest)
+    yield from _contradictions_of_listeners(config)
     yield from _contradictions_in_the_cell(config)
+
+
+def _contradictions_of_listeners(config: Config) -> Iterator[Problem]:
+    """Of two listeners that want the same port of the same interface, the second could not start."""
+    taken: list[tuple[str, str, str]] = []
+    for key, endpoint in _listeners(config):
+        port, interface = port_and_interface(endpoint)
+        if not port:
+            continue
+        for other, taken_port, taken_interface in taken:
+            if port == taken_port and (interface == taken_interface or "" in (interface, taken_interface)):
+                yield wrong(key, shown(endpoint), f"another port or interface than {other}")
+                break
+        taken.append((key, port, interface))
+
+
+def _listeners(config: Config) -> Iterator[tuple[str, str]]:
+    """Key and endpoint of all that this member listens at."""
+    for key, endpoints in (("client.listen", config.client.listen), ("client.tls.listen", config.client.tls_listen)):
+        yield from ((f"{key}[{index}]", endpoint) for index, endpoint in enumerate(endpoints))
+    if config.member in config.cell.members:
+        yield "cell.listen" if config.cell.listen else f"cell.members.{config.member}.peer", config.peer_listen
+    for key, optional in (("admin.listen", config.admin.listen), ("api.listen", config.api.listen)):
+        if optional:
+            yield key, optional
 
 
 def _contradictions_in_the_cell(config: Config) -> Iterator[Problem]:

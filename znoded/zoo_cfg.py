@@ -112,11 +112,11 @@ def read(path: str) -> ZooCfg:
 
     Raises OSError when the zoo.cfg cannot be read.
     """
-    keys = _properties(path)
     result = ZooCfg()
+    keys = _properties(path, result)
     if "dynamicConfigFile" in keys:
         try:
-            keys |= _properties(keys["dynamicConfigFile"])
+            keys |= _properties(keys["dynamicConfigFile"], result)
         except OSError as error:
             result.refused["dynamicConfigFile"] = f"{error.filename} cannot be read: {error.strerror}"
     for key, dotted in PLAIN_KEYS.items():
@@ -131,12 +131,21 @@ def read(path: str) -> ZooCfg:
     return result
 
 
-def _properties(path: str) -> dict[str, str]:
-    """The keys and values of a Java properties file, without the prefix `zookeeper.`."""
+def _properties(path: str, result: ZooCfg) -> dict[str, str]:
+    """The keys and values of a Java properties file, without the prefix `zookeeper.`.
+
+    A key alone has an empty value. Of one that is there twice the last value counts, which is noted.
+    """
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = re.sub(r"\\\n\s*", "", file.read()).splitlines()
-    matches = (re.fullmatch(r"\s*([^#!=:\s][^=:\s]*)\s*[=:\s]\s*(.*?)\s*", line) for line in lines)
-    return {match[1].removeprefix("zookeeper."): match[2] for match in matches if match}
+    keys: dict[str, str] = {}
+    for line in lines:
+        if match := re.fullmatch(r"\s*([^#!=:\s][^=:\s]*)\s*[=:]?\s*(.*?)\s*", line):
+            key = match[1].removeprefix("zookeeper.")
+            if key in keys:
+                result.notes.append(f"{key}: is there more than once, the last one counts")
+            keys[key] = match[2]
+    return keys
 
 
 def _typed(text: str) -> object:

@@ -129,9 +129,7 @@ def encode_entries(first_index: int, hard_state: HardState, entries: Sequence[En
     return _payload(first_index, hard_state, columns, data, sum(lengths))
 
 
-def _payload(
-    first_index: int, hard_state: HardState, columns: bytes, data: Sequence[bytes], data_bytes: int
-) -> bytes:
+def _payload(first_index: int, hard_state: HardState, columns: bytes, data: Sequence[bytes], data_bytes: int) -> bytes:
     body_bytes = _COUNT.size + len(columns) + data_bytes
     body = _BODY.pack(body_bytes, first_index, *hard_state)
     padding = bytes(-(RECORD_BYTES + body_bytes) % ALIGNMENT_BYTES)
