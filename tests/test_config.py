@@ -116,6 +116,7 @@ def test_listeners_of_other_interfaces_and_those_that_take_any_port_do_not_colli
         "tcp:0",
         "tcp:0",
         "unix:1",
+        "stdio",
     ]
     parse({"client": {"listen": own}})
 

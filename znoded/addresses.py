@@ -28,8 +28,11 @@ def port_and_interface(endpoint: str) -> tuple[str, str]:
 
     The port is empty too where that is not fixed, or where it has none.
     """
-    kind, port, *options = (part.replace("\\", "") for part in re.split(r"(?<!\\):", endpoint))
-    if kind not in ("tcp", "tcp6", "ssl") or int(port) == 0:
+    kind, _, rest = endpoint.partition(":")
+    if kind not in ("tcp", "tcp6", "ssl"):
+        return "", ""
+    port, *options = (part.replace("\\", "") for part in re.split(r"(?<!\\):", rest))
+    if int(port) == 0:
         return "", ""
     named = [option.removeprefix("interface=") for option in options if option.startswith("interface=")]
     unnamed = [option for option in options[:1] if kind != "ssl" and "=" not in option]

@@ -183,6 +183,12 @@ def test_an_oversized_request_is_read_past_and_answered(client: Client) -> None:
     assert client.replies() == [(2, -8), (3, 0)]
 
 
+def test_an_oversized_request_is_a_packet_received(house: House, client: Client) -> None:
+    before = house.member.stats.packets_received
+    client.send(create(2, b"/big", b"x" * 1_048_575))
+    assert house.member.stats.packets_received == before + 1
+
+
 def test_an_oversized_request_keeps_its_place(house: House, client: Client) -> None:
     client.send(set_data(2, b"/a"), create(3, b"/big", b"x" * 1_048_575))
     house.replica.commit()

@@ -311,6 +311,8 @@ class Pipeline:
 
     def oversized(self, connection: ClientConnection, xid: int) -> None:
         """A frame above the limit came to its end: answer it."""
+        connection.stats.packets_received += 1
+        self._stats.packets_received += 1
         self._refuse(connection, xid, ErrorCode.BAD_ARGUMENTS)
 
     def _answer(self, connection: ClientConnection, xid: int, op: int, record: bytes) -> None:
