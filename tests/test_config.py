@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import PEM
+from tests.interop.certificates import make_certificates
 from znoded import config as configuration
 from znoded.config import Config, ConfigError, Limits, load_toml, parse
 from znoded.config_values import Problem, read_secret
@@ -75,6 +76,7 @@ def test_the_documentation_has_every_key_with_its_default_and_range() -> None:
             name = prefix + key.name
             if dataclasses.is_dataclass(key.default_factory):
                 continue
+            assert name in documented
             default, numbers = documented[name]
             if isinstance(key.default, int | str):
                 assert default == json.dumps(key.default), name
@@ -94,6 +96,10 @@ COLLIDING = {
     "client and admin": ({"client": {"listen": ["tcp:8080"]}}, "admin.listen"),
     "admin and api": ({"api": {"listen": "tcp:8080"}}, "api.listen"),
     "IPv6": ({"client": {"listen": [r"tcp6:1:interface=\:\:1", "tcp6:1"]}}, "client.listen[1]"),
+    "an interface with no name": (
+        {"client": {"listen": ["tcp:1:backlog=5:127.0.0.1", "tcp:1:127.0.0.1"]}},
+        "client.listen[1]",
+    ),
     "peers": (
         {"cell": {"members": {"1": MEMBER}}, "client": {"listen": ["tcp:2888:interface=127.0.0.1"]}},
         "cell.members.1.peer",
@@ -108,10 +114,17 @@ def test_two_listeners_cannot_have_one_port(table: dict[str, object], key: str) 
     assert "it must be another port or interface than " in told[key]
 
 
+def test_a_tls_endpoint_collides_with_a_plain_one(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    endpoint = f"ssl:2181:privateKey={made.server_key}:certKey={made.server_certificate}:interface=127.0.0.1"
+    assert "than client.listen[0]" in problems({"api": {"listen": endpoint}})["api.listen"]
+
+
 def test_listeners_of_other_interfaces_and_those_that_take_any_port_do_not_collide() -> None:
     own = [
         "tcp:1:interface=127.0.0.1",
         "tcp:1:127.0.0.2",
+        "tcp:1:backlog=5:127.0.0.3",
         r"tcp6:1:interface=\:\:1",
         "tcp:0",
         "tcp:0",

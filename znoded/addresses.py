@@ -23,24 +23,6 @@ def endpoint_at(port: str, interface: str = "") -> str:
     return f"{kind}:{port}" + (":interface=" + address.replace(":", r"\:") if address else "")
 
 
-def port_and_interface(endpoint: str) -> tuple[str, str]:
-    """What an endpoint string takes: the port with its family, and the interface, empty if it takes all.
-
-    The port is empty too where that is not fixed, or where it has none.
-    """
-    kind, _, rest = endpoint.partition(":")
-    if kind not in ("tcp", "tcp6", "ssl"):
-        return "", ""
-    port, *options = (part.replace("\\", "") for part in re.split(r"(?<!\\):", rest))
-    if int(port) == 0:
-        return "", ""
-    named = [option.removeprefix("interface=") for option in options if option.startswith("interface=")]
-    unnamed = [option for option in options[:1] if kind != "ssl" and "=" not in option]
-    interface = "".join(named or unnamed)
-    family = 6 if kind == "tcp6" or ":" in interface else 4
-    return f"{family}:{int(port)}", "" if interface in ("0.0.0.0", "::") else interface
-
-
 def is_port(text: str) -> bool:
     """Whether this is a port to listen on, of which 0 is any that is free."""
     return re.fullmatch("[0-9]{1,5}", text) is not None and int(text) <= PORT_MOST

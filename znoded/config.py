@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from znoded import config_values as values
 from znoded import zoo_cfg
-from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address, port_and_interface
+from znoded.addresses import EVERY_INTERFACE, endpoint_at, is_ip_address
 from znoded.config_values import Problem, Reader, shown, wrong
 
 HARMLESS_WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "envi", "isro", "cons", "wchs", "dirs")
@@ -374,16 +374,15 @@ def _contradictions(config: Config) -> Iterator[Problem]:
 
 def _contradictions_of_listeners(config: Config) -> Iterator[Problem]:
     """Of two listeners that want the same port of the same interface, the second could not start."""
-    taken: list[tuple[str, str, str]] = []
+    taken: dict[str, values.Place] = {}
     for key, endpoint in _listeners(config):
-        port, interface = port_and_interface(endpoint)
-        if not port:
+        place = values.place_of(endpoint)
+        if place is None:
             continue
-        for other, taken_port, taken_interface in taken:
-            if port == taken_port and (interface == taken_interface or "" in (interface, taken_interface)):
-                yield wrong(key, shown(endpoint), f"another port or interface than {other}")
-                break
-        taken.append((key, port, interface))
+        other = next((other for other, where in taken.items() if place.collides(where)), None)
+        if other:
+            yield wrong(key, shown(endpoint), f"another port or interface than {other}")
+        taken[key] = place
 
 
 def _listeners(config: Config) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,10 @@ import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.protocol import Factory
 
 from znoded.addresses import HOST, PORT_MOST, is_port
 
@@ -22,6 +23,9 @@ FOUR_LETTER_WORDS = (
 EVERY_WORD = "*"
 ENDPOINT = "a Twisted endpoint string, such as tcp:2181:interface=127.0.0.1"
 HOST_FORM = "the host a name of letters, digits and hyphens between dots, or an IPv6 address in brackets"
+#: The kinds of endpoints that have a port.
+PORT_KINDS = ("tcp", "tcp6", "ssl")
+ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))
 SHA1_BYTES = 20
 SECRET_BYTES_LEAST = 16
 SECRET_BYTES_MOST = 4096
@@ -67,6 +71,40 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # a number of thousands of digits, or lists as deep
         return "what is too long to be shown"
     return text if len(text) <= 80 else text[:76] + " ..."
+
+
+class Place(NamedTuple):
+    """What a listener takes: a port on an interface of this machine, or on all of them."""
+
+    port: int
+    interface: str
+
+    def collides(self, other: Place) -> bool:
+        """Whether two cannot listen here and there at a time. Port 0 is any that is free."""
+        if self.port != other.port or self.port == 0 or (":" in self.interface) != (":" in other.interface):
+            return False
+        return self.interface == other.interface or not ALL_INTERFACES.isdisjoint((self.interface, other.interface))
+
+
+class _PlaceFinder:
+    """In the place of a reactor: it listens nowhere and tells where an endpoint would."""
+
+    def listenTCP(self, port: int, factory: object, backlog: int = 50, interface: str = "") -> Place:
+        return Place(port, interface)
+
+    def listenSSL(
+        self, port: int, factory: object, contextFactory: object, backlog: int = 50, interface: str = ""
+    ) -> Place:
+        return Place(port, interface)
+
+
+def place_of(endpoint: str) -> Place | None:
+    """Where an endpoint string, which is one, listens; None if that is no port of the network."""
+    if endpoint.partition(":")[0] not in PORT_KINDS:
+        return None
+    places: list[Place] = []
+    serverFromString(_PlaceFinder(), endpoint).listen(Factory()).addCallback(places.append)
+    return places[0]
 
 
 # ---- readers with parameters
@@ -189,7 +227,7 @@ def _endpoint(value: object) -> str:
     kind, _, rest = text.partition(":")
     port = rest.partition(":")[0]
     try:
-        if kind in ("tcp", "tcp6", "ssl") and not is_port(port):
+        if kind in PORT_KINDS and not is_port(port):
             raise ValueError(f"a port from 0 to {PORT_MOST}")
         serverFromString(None, text)  # the reactor is needed to listen only
     except Exception as error:

@@ -19,8 +19,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
-from struct import Struct, pack
+from itertools import count, repeat
+from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -31,7 +31,7 @@ from znoded.zab_raft.errors import LogDamaged
 MAGIC = b"znodelog"
 FORMAT = 1
 #: The kind of an entry that is a command for the state machine; a lone member has no other.
-COMMAND = bytes((EntryKind.COMMAND,))
+COMMAND = int(EntryKind.COMMAND)
 KINDS = frozenset(map(int, EntryKind))
 
 _HEADER_START = Struct(">8sII")
@@ -40,7 +40,6 @@ _PREFIX = Struct(">QI")
 _BODY = Struct(">IQQQQ")
 _RECORD = Struct(">QIIQQQQ")
 _COUNT = Struct(">I")
-_TERM = Struct(">Q")
 
 HEADER_BYTES = _HEADER_START.size + _HEADER_REST.size
 PREFIX_BYTES = _PREFIX.size
@@ -114,23 +113,20 @@ def sequence_of(name: str) -> int | None:
 
 def encode_payload(first_index: int, hard_state: HardState, commands: Sequence[bytes]) -> bytes:
     """The part of a record that does not depend on its segment; the commands are entries of the hard state's term."""
-    lengths = list(map(len, commands))
-    number = len(lengths)
-    # As `_columns` packs them, for values that repeat.
-    columns = _TERM.pack(hard_state.term) * number + COMMAND * number + pack(f">{number}I", *lengths)
-    return _payload(first_index, hard_state, columns, commands, sum(lengths))
+    number = len(commands)
+    columns = _columns(number).pack(*repeat(hard_state.term, number), *repeat(COMMAND, number), *map(len, commands))
+    return _payload(first_index, hard_state, columns, commands)
 
 
 def encode_entries(first_index: int, hard_state: HardState, entries: Sequence[Entry]) -> bytes:
     """The same for entries of any terms and kinds; `first_index` is where the next entry belongs if there are none."""
     _, terms, kinds, data = zip(*entries, strict=True) if entries else ((), (), (), ())
-    lengths = list(map(len, data))
-    columns = _columns(len(entries)).pack(*terms, *kinds, *lengths)
-    return _payload(first_index, hard_state, columns, data, sum(lengths))
+    columns = _columns(len(entries)).pack(*terms, *kinds, *map(len, data))
+    return _payload(first_index, hard_state, columns, data)
 
 
-def _payload(first_index: int, hard_state: HardState, columns: bytes, data: Sequence[bytes], data_bytes: int) -> bytes:
-    body_bytes = _COUNT.size + len(columns) + data_bytes
+def _payload(first_index: int, hard_state: HardState, columns: bytes, data: Sequence[bytes]) -> bytes:
+    body_bytes = _COUNT.size + len(columns) + sum(map(len, data))
     body = _BODY.pack(body_bytes, first_index, *hard_state)
     padding = bytes(-(RECORD_BYTES + body_bytes) % ALIGNMENT_BYTES)
     return b"".join((body, _COUNT.pack(len(data)), columns, *data, padding))
