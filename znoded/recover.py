@@ -10,13 +10,14 @@ import pwd
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 
 from znoded import __version__
 from znoded.still_there import Sign, look_for
 from znoded.tree.commands import HEAD, HEAD_BYTES
+from znoded.tree.history_segment import LOOSE_TABLES
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_roster
 from znoded.tree.tree import Tree
@@ -66,6 +67,10 @@ class _StoppedTree:
     @property
     def roster(self) -> Roster:
         return Roster.decode(self.tree.roster)
+
+    @property
+    def loose_tables(self) -> Collection[bytes]:
+        return LOOSE_TABLES
 
     def found(self, roster: Roster) -> None:
         self.tree.roster = roster.encode()

@@ -17,6 +17,7 @@ from tests.tree.test_checkpoint_tables import state
 from tests.zab_raft.pump import PumpReactor
 from znoded.jute.ops import Op
 from znoded.tree.commands import encode_command
+from znoded.tree.history_segment import LOOSE_TABLES
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_term
 from znoded.tree.tree import Tree
@@ -49,6 +50,8 @@ class TreeMachine:
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         for index, command in enumerate(commands, first_index):
             self.tree.apply(index, command)
+
+    loose_tables = LOOSE_TABLES
 
     def take_changes(self) -> Changes:
         return self.tree.take_changes()

@@ -61,6 +61,8 @@ class TreeMachine:
     def apply_batch(self, first_index: int, commands: list[bytes]) -> None:
         self.results += [self.tree.apply(index, command) for index, command in enumerate(commands, first_index)]
 
+    loose_tables = ()
+
     def take_changes(self) -> Changes:
         return self.tree.take_changes()
 

@@ -17,6 +17,8 @@ class Journal:
         self.on_applied = on_applied
         self._changed: dict[bytes, bytes | None] = {}
 
+    loose_tables = ()
+
     @property
     def dirty_bytes(self) -> int:
         return sum(len(value or b"") for value in self._changed.values())

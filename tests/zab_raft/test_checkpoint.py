@@ -203,6 +203,84 @@ def test_an_increment_takes_little_memory_beside_what_changed(tmp_path: Path) ->
     assert peak_bytes / 50_000 < 40, "an item alone takes 56 bytes"
 
 
+# ---- loose tables
+
+
+LOOSE = b"blocks"
+
+
+def loose(path: Path) -> Checkpoint:
+    return Checkpoint(str(path), loose_tables=[LOOSE])
+
+
+def blocks(*numbers: int) -> dict[bytes, bytes | None]:
+    return {b"%03d" % number: b"block %d" % number for number in numbers}
+
+
+def test_loose_items_are_stored_and_deleted_with_the_others(tmp_path: Path) -> None:
+    store = loose(tmp_path)
+    store.write({LOOSE: blocks(1, 2, 3), b"nodes": {b"/a": b"1"}}, 5, 1)
+    store.write({LOOSE: {**blocks(4), b"001": None, b"009": None}}, 6, 1)
+    store.close()
+    store = loose(tmp_path)
+    assert table(store, b"nodes") == {b"/a": b"1"}
+    assert [store.get(LOOSE, b"%03d" % number) for number in range(1, 5)] == [None, b"block 2", b"block 3", b"block 4"]
+    assert store.source().read(checkpoint_module._AHEAD) == []
+
+
+def test_loose_items_are_written_once_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = loose(tmp_path)
+    monkeypatch.setattr(checkpoint_module, "TRANSACTION_BYTES", 4096)
+    monkeypatch.setattr(checkpoint_module, "write_increment", None)  # nobody calls it
+    store.write({LOOSE: {b"%03d" % number: bytes(1000) for number in range(50)}, b"nodes": {b"/a": b"1"}}, 5, 1)
+    assert store.get(LOOSE, b"049") == bytes(1000)
+
+
+@pytest.mark.usefixtures("small_transactions")
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize("commits", range(12))
+def test_loose_items_of_an_increment_that_was_cut_short_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int, is_reopened: bool
+) -> None:
+    store = loose(tmp_path)
+    store.write({LOOSE: blocks(0, 1), b"nodes": {b"/a": b"1"}}, 5, 1)
+    commit = store._commit
+    left = commits
+
+    def failing_commit(group: list[Portion], index: int, term: int) -> None:
+        nonlocal left
+        if left == 0:
+            raise lmdb.Error("mdb_txn_commit: Input/output error")
+        left -= 1
+        commit(group, index, term)
+
+    changes: Changes = {
+        LOOSE: {**blocks(*range(2, 20)), b"000": None},
+        b"nodes": {b"/%02d" % number: b"2" for number in range(10)},
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_commit", failing_commit)
+        with pytest.raises(CheckpointFailed, match="Input/output error"):
+            store.write(changes, 30, 4)
+    # The history is cut into other blocks when it is made anew from the log.
+    again: Changes = {LOOSE: {b"002": b"another", b"0025": b"one more", b"000": None}, b"nodes": {b"/a": b"3"}}
+    kept: dict[bytes, bytes | None] = {}
+    if is_reopened:
+        store.close()
+        store = loose(tmp_path)
+        if store.index == 30:
+            kept = blocks(*range(3, 20))
+    else:  # the next call has to hold these changes too; some of them are taken back by now
+        dropped = dict.fromkeys(blocks(*range(3, 20)))
+        again = {LOOSE: {**dropped, **again[LOOSE]}, b"nodes": {**changes[b"nodes"], **again[b"nodes"]}}
+    store.write(again, 31, 4)
+    found = dict(store.source().read(LOOSE))
+    assert found == blocks(1) | kept | {b"002": b"another", b"0025": b"one more"}
+    assert store.source().read(checkpoint_module._AHEAD) == []
+    assert table(store, b"nodes")[b"/a"] == b"3"
+    store.close()
+
+
 def test_failure_of_lmdb_leaves_the_last_increment_and_can_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

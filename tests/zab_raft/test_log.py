@@ -52,7 +52,7 @@ def read(path: Path, checkpoint_index: int = 0) -> list[tuple[int, list[bytes]]]
 
 
 def segments(path: Path) -> list[str]:
-    return sorted(name for name in os.listdir(path) if name != "spare")
+    return sorted(name for name in os.listdir(path) if not name.startswith("spare"))
 
 
 def test_batches_come_back_in_order(tmp_path: Path) -> None:
@@ -144,6 +144,29 @@ def test_segment_behind_the_checkpoint_is_used_again(tmp_path: Path) -> None:
     fill(log, 6, 20)
     assert number in {(tmp_path / name).stat().st_ino for name in segments(tmp_path)}
     assert [first_index for first_index, _commands in read(tmp_path, 5)] == list(range(6, 21))
+
+
+def test_one_more_segment_waits_for_the_spare_to_be_used_up(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    log.prepare()
+    fill(log, 1, 20)
+    log.prepare()
+    numbers = [(tmp_path / name).stat().st_ino for name in segments(tmp_path)]
+    log.forget(20)
+    kept = [(tmp_path / name).stat().st_ino for name in ("spare", "spare.next")]
+    assert kept == numbers[:2]
+    append(log, 21, b"x" * (SEGMENT_BYTES * 3 // 4))
+    log.prepare()
+    assert (tmp_path / segments(tmp_path)[-1]).stat().st_ino == kept[0]
+    assert (tmp_path / "spare").stat().st_ino == kept[1]
+    assert not log.has_unfilled_spare, "it need not be filled with zeros"
+    assert read(tmp_path, 20) == [(21, [b"x" * (SEGMENT_BYTES * 3 // 4)])]
+
+
+def test_a_segment_that_waited_is_gone_with_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / "spare.next").write_bytes(b"much")
+    begin(tmp_path)
+    assert not (tmp_path / "spare.next").exists()
 
 
 def test_old_records_in_a_segment_that_is_used_again_are_not_read(tmp_path: Path) -> None:

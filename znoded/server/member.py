@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
@@ -29,6 +29,7 @@ from znoded.server.stats import RequestStats
 from znoded.server.turns import Turns
 from znoded.server.wall_clock import wall_ms
 from znoded.server.words import Words
+from znoded.tree.history_segment import LOOSE_TABLES
 from znoded.tree.options import TreeOptions
 from znoded.tree.proposals import new_term
 from znoded.tree.sessions import SESSION_NUMBER_BITS, as_long
@@ -292,6 +293,11 @@ class Member:
     def load(self, read_table: Callable[[bytes], Iterable[tuple[bytes, bytes]]]) -> None:
         """StateMachine: begin from a checkpoint."""
         self.tree.load(read_table)
+
+    @property
+    def loose_tables(self) -> Collection[bytes]:
+        """StateMachine: those of the history."""
+        return LOOSE_TABLES
 
     @property
     def dirty_bytes(self) -> int:

@@ -20,6 +20,8 @@ from znoded.tree.history_block import SEPARATOR
 ReadStored: TypeAlias = Callable[[bytes, bytes], bytes | None]
 
 BLOCKS, DIRECTORIES, SEGMENTS = b"history", b"history_paths", b"history_segments"
+#: Those whose items only the segments refer to: they can be stored before them.
+LOOSE_TABLES = (BLOCKS, DIRECTORIES)
 
 #: A block in its segment is told by a byte that can be neither of those between paths and lines.
 BLOCKS_MOST = 200

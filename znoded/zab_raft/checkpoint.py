@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from struct import Struct
@@ -48,6 +48,9 @@ _READERS_LIMIT = 16
 
 _KEY_LENGTH = Struct(">I")
 _LONG_KEYS = b"long keys of "
+#: Which loose items were stored ahead of the rest of an increment: table, NUL, key.
+_AHEAD = b"stored ahead"
+_SEPARATOR = b"\0"
 
 
 class Checkpoint:
@@ -56,13 +59,15 @@ class Checkpoint:
     All of it rests on LMDB's copy on write: a crash at any moment leaves the last transaction that was committed.
     """
 
-    def __init__(self, path: str, files: Files | None = None) -> None:
+    def __init__(self, path: str, files: Files | None = None, loose_tables: Collection[bytes] = ()) -> None:
         """Open the checkpoint in this directory, and finish the increment that a crash may have cut short.
 
-        Raises `CheckpointFailed`, or `CheckpointDamaged` when that increment is not whole.
+        `loose_tables` are those of the state machine, see there. Raises `CheckpointFailed`, or `CheckpointDamaged` when
+        that increment is not whole.
         """
         self._path = path
         self._files = files or Files()
+        self._loose_tables = loose_tables
         self._increment_path = os.path.join(path, "increment")
         self._environment: Any = None
         self._tables: dict[bytes, Any] = {}
@@ -183,6 +188,7 @@ class Checkpoint:
             self._close()
 
     def _write(self, changes: Changes, index: int, term: int) -> None:
+        changes = self._store_ahead(changes)
         groups = _transactions(_stored(portions(changes)))
         first, second = next(groups, []), next(groups, [])
         if second or os.path.exists(self._increment_path):
@@ -192,6 +198,38 @@ class Checkpoint:
             self._apply_increment(_transactions(_stored(portions(changes))), index, term)
         else:
             self._commit(first, index, term)
+
+    def _store_ahead(self, changes: Changes) -> Changes:
+        """Store the new items of loose tables and return the other changes, which need not count as one with them.
+
+        Most of an increment may be such items, and what counts as one is written twice. If there is a crash before the
+        rest is stored, the next increment deletes those that it does not have.
+        """
+        noted = self._noted()
+        deleted: dict[bytes, dict[bytes, bytes | None]] = {table: {} for table, _ in noted}
+        ahead: dict[bytes, dict[bytes, bytes]] = {}
+        for table in self._loose_tables:
+            for key, value in changes.get(table, {}).items():
+                if value is None:
+                    deleted.setdefault(table, {})[key] = None
+                else:
+                    ahead.setdefault(table, {})[key] = value
+        for group in _transactions(portions(ahead)):
+            notes = [(table, key) for table, items, _ in group for key, _ in items]
+            self._commit([*group, _notes(notes, b"")], self.index, self.term)
+            noted += notes
+        for table, key in noted:
+            if key not in ahead.get(table, ()):
+                deleted[table][key] = None
+        rest = {table: items for table, items in changes.items() if table not in self._loose_tables}
+        return {**rest, **deleted, _AHEAD: dict(_notes(noted, None).items)}
+
+    def _noted(self) -> list[tuple[bytes, bytes]]:
+        """Tables and keys of the loose items that are stored and may belong to no increment that is."""
+        with self._environment.begin() as transaction:
+            handle = self._existing(transaction, _AHEAD)
+            notes = [] if handle is None else list(transaction.cursor(handle).iternext(values=False))
+        return [(table, key) for table, _, key in (note.partition(_SEPARATOR) for note in notes)]
 
     def _apply_increment(self, groups: Iterable[list[Portion]], index: int, term: int) -> None:
         """Every change may be made twice, so it does not matter how far an earlier try came."""
@@ -224,7 +262,8 @@ class Checkpoint:
                 with self._environment.begin(write=True) as transaction:
                     digests = TableDigests(transaction, digests_table)
                     for name, table, items in puts:
-                        digests.carry_on(name, table, items)
+                        if name not in self._loose_tables:
+                            digests.carry_on(name, table, items)
                         _put(transaction, table, items)
                     position = Position(index, term, digests.seal)
                     transaction.put(POSITION_KEY, position.encode(), db=position_table)
@@ -384,6 +423,12 @@ def _transactions(parts: Iterable[Portion]) -> Iterator[list[Portion]]:
         group.append(portion)
     if group:
         yield group
+
+
+def _notes(keys: Iterable[tuple[bytes, bytes]], value: bytes | None) -> Portion:
+    """Notes of loose items to be made, or to be deleted."""
+    items = [(table + _SEPARATOR + key, value) for table, key in keys]
+    return Portion(_AHEAD, items, 0)
 
 
 def _put(transaction: lmdb.Transaction, table: Any, items: list[Item]) -> None:

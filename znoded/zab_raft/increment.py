@@ -36,7 +36,7 @@ UNFINISHED = ".new"
 #: Of items of some hundred bytes, about what is stored in half a millisecond: the turns at the interpreter's lock, one
 #: for each portion and step, take longer than small ones.
 PORTION_ITEMS = 512
-PORTION_BYTES = 1 << 17
+PORTION_BYTES = 1 << 19
 GIVE_WAY_S = 0.0001
 #: How much of the file is synced at a time. The log's syncs, which clients wait for, queue behind it at the device.
 SYNC_BYTES = 1 << 18

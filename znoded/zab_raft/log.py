@@ -67,9 +67,11 @@ class Log:
         self._segment_bytes = segment_bytes
         self._files = files
         self._spare_path = os.path.join(path, "spare")
+        self._next_spare_path = os.path.join(path, "spare.next")
         self._spare: int | None = None
         self._spare_bytes = 0
         self._filled_bytes = 0
+        self._has_next_spare = False
         self._descriptor = -1
         self._header: Header
         self._offset = 0
@@ -85,7 +87,7 @@ class Log:
 
     @property
     def has_unfilled_spare(self) -> bool:
-        """It is time to fill the next segment: until this one is half full, the checkpoint may free one to reuse."""
+        """It is time to fill the next segment: the checkpoint may free one to use again until this one is half full."""
         is_half_full = 2 * self._offset > self._size_bytes
         return self._spare is not None and self._filled_bytes < self._spare_bytes and is_half_full
 
@@ -106,6 +108,8 @@ class Log:
         """
         self._last_index = last_index
         self._hard_state = hard_state
+        with suppress(FileNotFoundError):
+            self._files.remove(self._next_spare_path)
         tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
         try:
             self._make_spare(self._segment_bytes + tail_bytes)
@@ -187,22 +191,32 @@ class Log:
         self._filled_bytes += size_bytes
 
     def forget(self, index: int) -> None:
-        """Remove, or use again, the segments whose entries all lie at or before `index`; the one being filled stays."""
+        """Remove, or use again, the segments whose entries all lie at or before `index`; the one being filled stays.
+
+        One of them is kept for the time when the spare is used up: a checkpoint frees several at once, and later than
+        half a segment. A log that had to be filled with zeros would be written twice.
+        """
         while self._sealed and self._sealed[0].last_index <= index:
             sealed = self._sealed.pop(0)
-            if self._spare is not None and not self._filled_bytes and self._spare_bytes == sealed.size_bytes:
-                self._reuse(sealed.path)
-            else:
+            if self._has_next_spare or sealed.size_bytes != self._segment_bytes:
                 self._files.remove(sealed.path)
+            else:
+                self._files.rename(sealed.path, self._next_spare_path)
+                self._has_next_spare = True
+                self._use_next_spare()
             self._files.sync_directory(self._path)
 
-    def _reuse(self, path: str) -> None:
+    def _use_next_spare(self) -> None:
         """Make the spare of a segment nobody needs: its blocks were written, and under a new salt none is a record."""
-        assert self._spare is not None
-        self._files.close(self._spare)
-        self._files.rename(path, self._spare_path)
+        is_filled = self._spare is not None and self._filled_bytes == self._spare_bytes
+        if is_filled or not self._has_next_spare:
+            return
+        if self._spare is not None:
+            self._files.close(self._spare)
+        self._files.rename(self._next_spare_path, self._spare_path)
+        self._has_next_spare = False
         self._spare = self._files.open(self._spare_path)
-        self._filled_bytes = self._spare_bytes
+        self._spare_bytes = self._filled_bytes = self._segment_bytes
 
     def close(self) -> None:
         self._files.close(self._descriptor)
@@ -234,6 +248,7 @@ class Log:
         self._header, self._offset = header, len(whole)
 
     def _make_spare(self, size_bytes: int) -> None:
+        self._use_next_spare()
         if self._spare is not None:
             if self._spare_bytes >= size_bytes:
                 return

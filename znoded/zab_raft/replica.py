@@ -93,7 +93,7 @@ class Replica:
         with ExitStack() as on_error:
             self.directory = DataDirectory(options.data_dir, options.member, self._files)
             on_error.callback(self.directory.close)
-            self._store = Checkpoint(self.directory.state_path, self._files)
+            self._store = Checkpoint(self.directory.state_path, self._files, self._machine.loose_tables)
             on_error.callback(self._store.close)
             self._recover(self.directory, self._store)
             on_error.pop_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from znoded.zab_raft.checkpoint import ReadTable
@@ -10,6 +11,14 @@ from znoded.zab_raft.increment import Changes
 
 class StateMachine(Protocol):
     """What the replica drives. All calls come in the reactor's thread."""
+
+    @property
+    def loose_tables(self) -> Collection[bytes]:
+        """Tables whose items count only while an item of another table refers to them.
+
+        Their new items may be stored before what refers to them. Nobody reads them all, so each has its own checksum.
+        Their keys are short.
+        """
 
     @property
     def dirty_bytes(self) -> int:

@@ -52,6 +52,8 @@ class CellJournal:
 
     # ---- as any state machine
 
+    loose_tables = ()
+
     @property
     def dirty_bytes(self) -> int:
         return sum(len(value or b"") for value in self._changed.values())

@@ -102,7 +102,7 @@ class CellReplica(CellDriver):
         with ExitStack() as on_error:
             self.directory = CellDirectory(storage.data_dir, storage.member, self._files)
             on_error.callback(self.directory.close)
-            self._store = Checkpoint(self.directory.state_path, self._files)
+            self._store = Checkpoint(self.directory.state_path, self._files, self._machine.loose_tables)
             on_error.callback(self._store.close)
             self._peers = self._make_peers(self.directory.identity, self.directory.path, self)
             recovered = None if self.directory.identity.blank else self._recover()

@@ -19,7 +19,7 @@ checkpoint, and drops it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple, Protocol
@@ -49,6 +49,9 @@ class SurvivingMachine(Protocol):
 
     @property
     def roster(self) -> Roster: ...
+
+    @property
+    def loose_tables(self) -> Collection[bytes]: ...
 
     def found(self, roster: Roster) -> None: ...
 
@@ -83,7 +86,7 @@ class Survivor:
             if self.directory.identity.blank:
                 raise DirectoryError(f"{path} is in no cell yet: there is nothing to go on with")
             self._renewals = Renewals(self.directory.path, self._files)
-            self._store = Checkpoint(self.directory.state_path, self._files)
+            self._store = Checkpoint(self.directory.state_path, self._files, machine.loose_tables)
         except BaseException:
             self.directory.close()
             raise
