@@ -70,7 +70,7 @@ class HandReplica:
         while self._drained and self._drained[0][0] <= self._index:
             self._drained.pop(0)[1].callback(None)
 
-    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
+    def read_stored(self, table: bytes, key: bytes, part: slice) -> bytes | None:
         return None
 
     def propose_attach(self, command: bytes) -> bool:

@@ -194,9 +194,9 @@ def test_only_the_blocks_that_matter_are_read(away: tuple[House, int]) -> None:
     read = []
     get = history.read_stored
 
-    def read_stored(table: bytes, key: bytes) -> bytes | None:
+    def read_stored(table: bytes, key: bytes, part: slice) -> bytes | None:
         read.append(table)
-        return get(table, key)
+        return get(table, key, part)
 
     history.read_stored = read_stored
     missed(house.client(), begin, b"/few")
@@ -216,7 +216,7 @@ def test_a_watch_that_missed_too_much_is_told_what_there_is_now(
 
 def test_a_watch_is_told_what_there_is_now_when_the_disk_does_not_answer(away: tuple[House, int]) -> None:
     house, begin = away
-    house.member.tree.history.read_stored = lambda table, key: None
+    house.member.tree.history.read_stored = lambda table, key, part: None
     assert missed(house.client(), begin, b"/many") == [(-1, CHANGED, b"/many")]
 
 

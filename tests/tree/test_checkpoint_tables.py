@@ -28,8 +28,9 @@ class Checkpoint:
     def read(self, table: bytes) -> Iterable[tuple[bytes, bytes]]:
         return self.tables.get(table, {}).items()
 
-    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
-        return self.tables.get(table, {}).get(key)
+    def read_stored(self, table: bytes, key: bytes, part: slice) -> bytes | None:
+        value = self.tables.get(table, {}).get(key)
+        return None if value is None else value[part]
 
     def load(self) -> Tree:
         tree = Tree()

@@ -152,8 +152,7 @@ class HistoryAgainstCopies(RuleBasedStateMachine):
         self.store()
         tables = self.checkpoint.tables
         segments = [decode_segment(value) for value in tables[b"history_segments"].values()]
-        assert set(tables[b"history"]) == {key for segment in segments for key in segment.keys}
-        assert set(tables[b"history_paths"]) == {key for segment in segments for key in segment.page_keys}
+        assert set(tables[b"history"]) == set(tables[b"history_paths"]) == {segment.key for segment in segments}
         assert all(segment.last_revision > self.house.tree.history.oldest for segment in segments)
         kept = {key for key in tables[b"history_tail"] if first_revision(key) <= self.house.tree.history.oldest}
         assert not kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock, Record
@@ -27,6 +27,7 @@ from znoded.tree.history_segment import (
     block_key,
     decode_segment,
     directory_lines,
+    ends_of,
     first_revision,
     make_directory,
     tops_of,
@@ -51,11 +52,12 @@ MEMORY_BYTES = 64 * 1024 * 1024
 class TailBlock(NamedTuple):
     """A block in memory. `touched` are the paths of its znodes, each between two NULs.
 
-    It is `checksummed` as its segment's blocks are in the checkpoint: a copy for that would take as much again.
+    It is `checksummed` as its segment's blocks are in the checkpoint. Once there is a segment, it is a part of that
+    one's value: a copy would take as much again.
     """
 
     key: bytes
-    checksummed: bytes
+    checksummed: bytes | memoryview
     touched: bytes
     last_revision: int
     last_time_ms: int
@@ -67,13 +69,17 @@ class TailBlock(NamedTuple):
 
 
 class SealedSegment(NamedTuple):
-    """A segment that the checkpoint does not have for sure. Its blocks are the first ones of the tail."""
+    """A segment that the checkpoint does not have for sure. Its blocks are the first ones of the tail.
+
+    `blocks` and `directory` are its values in the checkpoint.
+    """
 
     segment: Segment
-    directory: list[bytes]
+    blocks: bytes
+    directory: bytes
 
 
-def nothing_stored(table: bytes, key: bytes) -> bytes | None:
+def nothing_stored(table: bytes, key: bytes, part: slice) -> bytes | None:
     """The checkpoint of a tree that has none."""
     return None
 
@@ -164,12 +170,31 @@ class HistoryLog:
             self._seal()
 
     def _seal(self) -> None:
-        directory = make_directory(self._lines)
-        directory_bytes = sum(map(len, directory))
-        last = self._tail[-1]
-        size_bytes = self._unsealed_bytes + directory_bytes
-        segment = Segment(self._unsealed, last.last_revision, last.last_time_ms, size_bytes, tops_of(directory))
-        self._sealed.append(SealedSegment(segment, directory))
+        tail = self._tail
+        blocks = [tail.pop() for _ in self._unsealed][::-1]
+        value = b"".join([block.checksummed for block in blocks])
+        block_ends = ends_of(block.checksummed for block in blocks)
+        parts = [memoryview(value)[start:end] for start, end in pairwise(chain((0,), block_ends))]
+        tail.extend(block._replace(checksummed=part) for block, part in zip(blocks, parts, strict=True))
+
+        pages = make_directory(self._lines)
+        directory_bytes = sum(map(len, pages))
+        directory = list(map(with_checksum, pages))
+        self._sealed.append(
+            SealedSegment(
+                Segment(
+                    self._unsealed,
+                    block_ends,
+                    blocks[-1].last_revision,
+                    blocks[-1].last_time_ms,
+                    self._unsealed_bytes + directory_bytes,
+                    tops_of(pages),
+                    ends_of(directory),
+                ),
+                value,
+                b"".join(directory),
+            )
+        )
         self.size_bytes += directory_bytes
         self._unsealed, self._unsealed_bytes, self._lines = [], 0, []
 
@@ -221,19 +246,13 @@ class HistoryLog:
         self._sealed_in_flight = len(self._sealed)
         self._dropped_in_flight, self._dropped = self._dropped, []
         self._unstored_in_flight, self.unstored_bytes = self.unstored_bytes, 0
-        stored_blocks: Changed = {}
-        directories: Changed = {}
-        segments: Changed = {}
-        blocks = iter(self._tail)
-        for segment, directory in self._sealed:
-            stored_blocks.update((block.key, block.checksummed) for block in islice(blocks, len(segment.keys)))
-            directories.update(zip(segment.page_keys, map(with_checksum, directory), strict=True))
-            segments[segment.key] = segment.encode()
-        for segment in self._dropped_in_flight:
-            stored_blocks.update(dict.fromkeys(segment.keys))
-            directories.update(dict.fromkeys(segment.page_keys))
-            segments[segment.key] = None
-        return {TAIL: self._take_tail(), BLOCKS: stored_blocks, DIRECTORIES: directories, SEGMENTS: segments}
+        dropped: Changed = {segment.key: None for segment in self._dropped_in_flight}
+        return {
+            TAIL: self._take_tail(),
+            BLOCKS: {sealed.segment.key: sealed.blocks for sealed in self._sealed} | dropped,
+            DIRECTORIES: {sealed.segment.key: sealed.directory for sealed in self._sealed} | dropped,
+            SEGMENTS: {sealed.segment.key: sealed.segment.encode() for sealed in self._sealed} | dropped,
+        }
 
     def restore(self) -> None:
         """What was taken the last time could not be stored, or not all of it."""

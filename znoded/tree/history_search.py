@@ -9,7 +9,7 @@ from itertools import chain
 
 from znoded.tree.history_block import SEPARATOR, Block, PackedBlock
 from znoded.tree.history_log import BLOCK_BYTES, HistoryLog, TailBlock
-from znoded.tree.history_segment import BLOCKS, CHANGED, Segment, Touch, read_checked
+from znoded.tree.history_segment import CHANGED, Segment, Touch, Unreadable
 
 #: Unpacked blocks that are kept for the next reader: neighbours are asked for together.
 UNPACKED_BLOCKS = 16
@@ -117,7 +117,10 @@ class HistorySearch(HistoryLog):
         if key in self._unpacked:
             self._unpacked.move_to_end(key)
             return self._unpacked[key]
-        return self._unpack(key, read_checked(self.read_stored, BLOCKS, key))
+        number = bisect_right(self._stored, key, key=_key)
+        if not number:
+            raise Unreadable(f"there is no block {key.hex()} any more")
+        return self._unpack(key, self._stored[number - 1].block(key, self.read_stored))
 
     def _unpack(self, key: bytes, data: bytes) -> Block:
         block = PackedBlock(data)
@@ -126,6 +129,10 @@ class HistorySearch(HistoryLog):
             if len(self._unpacked) > UNPACKED_BLOCKS:
                 self._unpacked.popitem(last=False)
         return block
+
+
+def _key(segment: Segment) -> bytes:
+    return segment.key
 
 
 def _last_revision(segment: Segment) -> int:

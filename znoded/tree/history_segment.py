@@ -2,13 +2,17 @@
 
 The directory is the sorted list of the paths that the blocks touch, each with the number of the block and how it
 touches the znode. It lies in the checkpoint too, cut into pages; the first path of each page is kept here.
+
+All blocks of a segment are one value of the checkpoint, and so are all pages: what a store costs is counted by values
+more than by bytes. Readers want a part of them, a block or a page, which has its own checksum.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -16,8 +20,8 @@ from crc32c import crc32c
 from znoded.jute.primitives import Reader, encode_strings
 from znoded.tree.history_block import SEPARATOR
 
-#: The table and the key: the value in the checkpoint, None if it is not there or cannot be read now.
-ReadStored: TypeAlias = Callable[[bytes, bytes], bytes | None]
+#: The table, the key and where in the value: that part, None if the value is not there or cannot be read now.
+ReadStored: TypeAlias = Callable[[bytes, bytes, slice], bytes | None]
 
 BLOCKS, DIRECTORIES, SEGMENTS = b"history", b"history_paths", b"history_segments"
 #: Those whose items only the segments refer to: they can be stored before them.
@@ -27,7 +31,7 @@ LOOSE_TABLES = (BLOCKS, DIRECTORIES)
 BLOCKS_MOST = 200
 _FIRST_NUMBER = 32
 _LINE_END = b"\1"
-#: About so long are the pages of a directory: they fill a page of LMDB each.
+#: About so long are the pages of a directory.
 PAGE_BYTES = 3_900
 #: So much of the first path of a page is kept.
 TOP_BYTES = 200
@@ -36,7 +40,6 @@ ABSENT, CHANGED, OF_CHILDREN = b"-+."
 
 _KEY = struct.Struct(">qI")
 _CHECKSUM = struct.Struct(">I")
-_PAGE_NUMBER = struct.Struct(">I")
 _FIGURES = struct.Struct(">qqq")
 
 
@@ -49,20 +52,14 @@ def with_checksum(data: bytes) -> bytes:
     return _CHECKSUM.pack(crc32c(data)) + data
 
 
-def without_checksum(stored: bytes) -> bytes:
+def without_checksum(stored: bytes | memoryview) -> bytes:
     """What `with_checksum` was given."""
-    return stored[_CHECKSUM.size :]
+    return bytes(stored[_CHECKSUM.size :])
 
 
-def read_checked(read: ReadStored, table: bytes, key: bytes) -> bytes:
-    """A block or a page of a directory. Raises Unreadable."""
-    value = read(table, key)
-    if value is None:
-        raise Unreadable(f"{key.hex()} of table {table.decode()} cannot be read now")
-    data = without_checksum(value)
-    if _CHECKSUM.pack(crc32c(data)) != value[: _CHECKSUM.size]:
-        raise Unreadable(f"{key.hex()} of table {table.decode()} is not what was stored")
-    return data
+def ends_of(parts: Iterable[bytes | memoryview]) -> list[int]:
+    """Where the parts end when they are joined."""
+    return list(accumulate(map(len, parts)))
 
 
 def block_key(revision: int, part: int) -> bytes:
@@ -91,28 +88,47 @@ class Touch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What is kept of a segment in memory. `keys` are those of its blocks, `tops` the first paths of the pages."""
+    """What is kept of a segment in memory.
+
+    `keys` are those of its blocks, `block_ends` where they end in the value; of the pages there are the first paths,
+    `tops`, and `page_ends`.
+    """
 
     keys: list[bytes]
+    block_ends: Sequence[int]
     last_revision: int
     last_time_ms: int
     size_bytes: int
     tops: list[bytes]
+    page_ends: Sequence[int]
 
     @property
     def key(self) -> bytes:
-        """The key of the segment: that of its first block."""
+        """The key of the segment, its blocks and its directory: that of its first block."""
         return self.keys[0]
-
-    @property
-    def page_keys(self) -> list[bytes]:
-        """Where the pages of the directory are stored."""
-        return [self.key + _PAGE_NUMBER.pack(number) for number in range(len(self.tops))]
 
     def encode(self) -> bytes:
         """As it is stored, under its key."""
         figures = _FIGURES.pack(self.last_revision, self.last_time_ms, self.size_bytes)
-        return figures + encode_strings(self.keys) + encode_strings(self.tops)
+        ends = _ends(len(self.keys) + len(self.tops)).pack(*self.block_ends, *self.page_ends)
+        return b"".join((figures, encode_strings(self.keys), encode_strings(self.tops), ends))
+
+    def block(self, key: bytes, read: ReadStored) -> bytes:
+        """The block with that key. Raises Unreadable."""
+        number = bisect_left(self.keys, key)
+        if self.keys[number : number + 1] != [key]:
+            raise Unreadable(f"there is no block {key.hex()} any more")
+        return self._part(read, BLOCKS, self.block_ends, number)
+
+    def _part(self, read: ReadStored, table: bytes, ends: Sequence[int], number: int) -> bytes:
+        part = slice(ends[number - 1] if number else 0, ends[number])
+        value = read(table, self.key, part)
+        if value is None:
+            raise Unreadable(f"{self.key.hex()} of table {table.decode()} cannot be read now")
+        data = without_checksum(value)
+        if _CHECKSUM.pack(crc32c(data)) != value[: _CHECKSUM.size]:
+            raise Unreadable(f"part {number} of {self.key.hex()} of table {table.decode()} is not what was stored")
+        return data
 
     def keys_after(self, revision: int) -> list[bytes]:
         """The blocks that may hold a change after `revision`."""
@@ -164,14 +180,20 @@ class Segment(NamedTuple):
             top = tops[number]
             if number > start and (top > low[:TOP_BYTES] if high is None else top >= high):
                 return
-            yield read_checked(read, DIRECTORIES, self.key + _PAGE_NUMBER.pack(number))
+            yield self._part(read, DIRECTORIES, self.page_ends, number)
 
 
 def decode_segment(value: bytes) -> Segment:
     """A segment as it is stored."""
     reader = Reader(value)
     last_revision, last_time_ms, size_bytes = reader.unpack(_FIGURES)
-    return Segment(reader.strings() or [], last_revision, last_time_ms, size_bytes, reader.strings() or [])
+    keys, tops = reader.strings() or [], reader.strings() or []
+    ends = reader.unpack(_ends(len(keys) + len(tops)))
+    return Segment(keys, ends[: len(keys)], last_revision, last_time_ms, size_bytes, tops, ends[len(keys) :])
+
+
+def _ends(count: int) -> struct.Struct:
+    return struct.Struct(f">{count}I")
 
 
 def make_directory(lines: list[bytes]) -> list[bytes]:

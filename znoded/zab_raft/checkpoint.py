@@ -44,6 +44,8 @@ FIRST_MAP_BYTES = 1 << 30
 #: The file that LMDB keeps everything in.
 DATA_FILE = "data.mdb"
 TABLES_LIMIT = 64
+#: All of a value.
+WHOLE = slice(None)
 _READERS_LIMIT = 16
 
 _KEY_LENGTH = Struct(">I")
@@ -113,17 +115,17 @@ class Checkpoint:
                 raise CheckpointFailed(f"the checkpoint in {self._path} was not written: {error}") from error
             self.index, self.term = index, term
 
-    def get(self, table: bytes, key: bytes) -> bytes | None:
-        """A value as it is stored now, also while an increment is written; any thread may ask. Keys are short ones.
+    def get(self, table: bytes, key: bytes, part: slice = WHOLE) -> bytes | None:
+        """A part of a value of a short key as it is stored now, even while an increment is written; any thread may ask.
 
         None too if the checkpoint is closed, as it is after a failure until the next increment.
         """
         with self._looking:
             if self._environment is None or table not in self._tables:
                 return None
-            with self._environment.begin() as transaction:
-                value: bytes | None = transaction.get(key, db=self._tables[table])
-                return value
+            with self._environment.begin(buffers=True) as transaction:
+                value: memoryview | None = transaction.get(key, db=self._tables[table])
+                return None if value is None else bytes(value[part])
 
     def backup(self, path: str) -> None:
         """Copy the checkpoint durably to a directory, which is made. Increments wait meanwhile.

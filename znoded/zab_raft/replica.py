@@ -142,12 +142,12 @@ class Replica:
         """A change of the members is a command like any other, which refuses it: there is only one."""
         return self.propose([command])
 
-    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
-        """A value in the checkpoint, which may be newer than the last one that is known to be stored.
+    def read_stored(self, table: bytes, key: bytes, part: slice) -> bytes | None:
+        """A part of a value in the checkpoint, which may be newer than the last one that is known to be stored.
 
         None too if it cannot be read now.
         """
-        return self._store.get(table, key)
+        return self._store.get(table, key, part)
 
     @inlineCallbacks
     def backup(self, path: str) -> Generator[Deferred[Any], Any, None]:

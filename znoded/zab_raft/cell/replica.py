@@ -141,12 +141,12 @@ class CellReplica(CellDriver):
         self._store.close()
         self.directory.close()
 
-    def read_stored(self, table: bytes, key: bytes) -> bytes | None:
-        """A value in the checkpoint, which may be newer than the last one that is known to be stored.
+    def read_stored(self, table: bytes, key: bytes, part: slice) -> bytes | None:
+        """A part of a value in the checkpoint, which may be newer than the last one that is known to be stored.
 
         None too if it cannot be read now, as while a snapshot takes its place.
         """
-        return None if self._is_replaced else self._store.get(table, key)
+        return None if self._is_replaced else self._store.get(table, key, part)
 
     @inlineCallbacks
     def backup(self, path: str) -> Generator[Deferred[Any], Any, None]:
