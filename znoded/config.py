@@ -166,7 +166,7 @@ class LogConfig:
 
     segment_bytes: int = _key(values.integer(65_536, 1024 * MIB, "bytes"), 16 * MIB)
     checkpoint_interval_ms: int = _key(values.integer(10, 24 * HOUR_MS, "ms"), 5_000)
-    checkpoint_bytes: int = _key(values.integer(65_536, 4096 * MIB, "bytes"), 8 * MIB)
+    checkpoint_bytes: int = _key(values.integer(65_536, 4096 * MIB, "bytes"), 16 * MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ ReadTable = Callable[[bytes], Iterable[tuple[bytes, bytes]]]
 #: Longer keys (LMDB takes 511 bytes) are stored under their hash in a table beside the ordinary one.
 KEY_BYTES_LIMIT = 500
 #: A transaction holds the pages it changes, often one for each item, in anonymous memory until it is committed; and
-#: then the log's syncs queue behind them at the device.
+#: then the log's syncs queue behind them at the device. An increment that fits in one needs no file of its own.
 TRANSACTION_ITEMS = 4096
-TRANSACTION_BYTES = 1 << 20
+TRANSACTION_BYTES = 1 << 21
 #: Address space, not memory or disk. It is doubled when the checkpoint has filled it.
 FIRST_MAP_BYTES = 1 << 30
 #: The file that LMDB keeps everything in.
@@ -439,7 +439,7 @@ def _put(transaction: lmdb.Transaction, table: Any, items: list[Item]) -> None:
     for key, value in items:
         if value is None:
             transaction.delete(key, db=table)
-    give_way()
+    give_way(len(items))
 
 
 def _stored(parts: Iterable[Portion]) -> Iterator[Portion]:

@@ -38,6 +38,8 @@ UNFINISHED = ".new"
 PORTION_ITEMS = 512
 PORTION_BYTES = 1 << 19
 GIVE_WAY_S = 0.0001
+#: Fewer items are done in an instant, and large values are copied without the interpreter.
+FEW_ITEMS = 64
 #: How much of the file is synced at a time. The log's syncs, which clients wait for, queue behind it at the device.
 SYNC_BYTES = 1 << 18
 
@@ -56,12 +58,14 @@ class Portion(NamedTuple):
     size_bytes: int
 
 
-def give_way() -> None:
-    """Let the reactor have the interpreter, after half a millisecond of work beside it at most.
+def give_way(items: int = PORTION_ITEMS) -> None:
+    """Let the reactor have the interpreter, after half a millisecond of work beside it at most, work on so many items.
 
     A real sleep: a thread that lets go for an instant has the interpreter again before one that waits for it wakes up.
+    After a few items there is none: whoever comes back from a sleep takes the interpreter from the reactor once more.
     """
-    time.sleep(GIVE_WAY_S)
+    if items > FEW_ITEMS:
+        time.sleep(GIVE_WAY_S)
 
 
 def portions(changes: Changes) -> Iterator[Portion]:
@@ -75,7 +79,7 @@ def portions(changes: Changes) -> Iterator[Portion]:
         runs = []
         while run := sorted(islice(keys, _SORTED_RUN_KEYS)):
             runs.append(run)
-            give_way()
+            give_way(len(run))
         portion: list[Item] = []
         size_bytes = 0
         for key in heapq.merge(*runs):
@@ -84,7 +88,7 @@ def portions(changes: Changes) -> Iterator[Portion]:
             size_bytes += len(key) + len(value or b"")
             if len(portion) == PORTION_ITEMS or size_bytes >= PORTION_BYTES:
                 yield Portion(table, portion, size_bytes)
-                give_way()
+                give_way(len(portion))
                 portion, size_bytes = [], 0
         if portion:
             yield Portion(table, portion, size_bytes)

@@ -16,4 +16,4 @@ class StorageOptions:
     member: int = 1
     segment_bytes: int = 16 << 20
     checkpoint_interval_ms: int = 5_000
-    checkpoint_bytes: int = 8 << 20
+    checkpoint_bytes: int = 16 << 20
