@@ -232,6 +232,28 @@ def test_what_the_disk_has_changed_is_not_told() -> None:
         value_at(house.tree.history, b"/a", begin)
 
 
+def test_a_block_that_went_while_it_was_looked_for_cannot_be_told() -> None:
+    house, client, checkpoint = kept(MIB)
+    client.create(b"/a")
+    begin = house.tree.zxid
+    history = house.tree.history
+
+    def write_and_store() -> None:
+        for _ in range(20_000):
+            client.set(b"/a", b"x" * 100)
+        store(house, checkpoint)
+
+    write_and_store()
+    keys = [touch.key for touch in history.touches_of(b"/a", begin)]
+    kept_key = keys[len(keys) // 2]
+    assert history.block(kept_key).revisions[0] == first_revision(kept_key)
+    with pytest.raises(Unreadable, match="no block"):
+        history.block(kept_key[:-1] + bytes((kept_key[-1] ^ 1,)))
+    write_and_store()
+    with pytest.raises(Unreadable, match="no block"):
+        history.block(keys[0])
+
+
 def test_a_lock_that_is_kept_under_another_name_after_its_session_expired_is_two_changes(house: World) -> None:
     client = house.session(0x500)
     for path, data in ((b"/zookeeper/lock_delay", b""), (b"/zookeeper/lock_delay/l", b"5000"), (b"/l", b"")):
