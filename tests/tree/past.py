@@ -1,8 +1,27 @@
-"""The past of a tree, as tests compare it: znodes without their ACLs, and a range with all its slices."""
+"""A tree that keeps its past, and the past as tests compare it: znodes without ACLs, a range with all its slices."""
 
 from __future__ import annotations
 
+from tests.tree.test_checkpoint_tables import Checkpoint
+from tests.tree.world import Client, World
 from znoded.tree.history import History
+from znoded.tree.options import TreeOptions
+
+MIB = 1 << 20
+
+
+def kept(limit_bytes: int = 8 * MIB, retention_ms: int = 3_600_000) -> tuple[World, Client, Checkpoint]:
+    """A tree that keeps so much of its history, a session of it, and its checkpoint."""
+    house = World(TreeOptions(history_bytes=limit_bytes, history_retention_ms=retention_ms))
+    checkpoint = Checkpoint()
+    house.tree.history.read_stored = checkpoint.read_stored
+    return house, house.session(), checkpoint
+
+
+def store(house: World, checkpoint: Checkpoint) -> None:
+    """Write what is there to the checkpoint, and let the tree know."""
+    for _ in range(2):
+        checkpoint.write(house.tree.take_changes())
 
 
 def value_at(history: History, path: bytes, revision: int) -> bytes | None:

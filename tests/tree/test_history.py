@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.tree.past import range_at, value_at
+from tests.tree.past import MIB, kept, range_at, store, value_at
 from tests.tree.test_checkpoint_tables import Checkpoint
 from tests.tree.world import (
     CHANGED,
@@ -28,29 +28,12 @@ from tests.tree.world import (
 from znoded.jute.ops import Perm
 from znoded.jute.records import Acl
 from znoded.tree.acl import SUPER
-from znoded.tree.history import CHANGES_BYTES, Compacted, FutureRevision
+from znoded.tree.history import CHANGES_BYTES
 from znoded.tree.history_block import ACL_BYTES_MOST, NOBODY, ChangeKind
 from znoded.tree.history_log import BLOCK_BYTES, BLOCK_CHANGES, MEMORY_BYTES
-from znoded.tree.history_segment import Unreadable, decode_segment, first_revision
-from znoded.tree.options import TreeOptions
+from znoded.tree.history_segment import decode_segment, first_revision
 from znoded.tree.tree import Tree
 from znoded.tree.znode import data_of, parsed_stat
-
-MIB = 1 << 20
-
-
-def kept(limit_bytes: int = 8 * MIB, retention_ms: int = 3_600_000) -> tuple[World, Client, Checkpoint]:
-    """A tree that keeps so much of its history, a session of it, and its checkpoint."""
-    house = World(TreeOptions(history_bytes=limit_bytes, history_retention_ms=retention_ms))
-    checkpoint = Checkpoint()
-    house.tree.history.read_stored = checkpoint.read_stored
-    return house, house.session(), checkpoint
-
-
-def store(house: World, checkpoint: Checkpoint) -> None:
-    """Write what is there to the checkpoint, and let the tree know."""
-    for _ in range(2):
-        checkpoint.write(house.tree.take_changes())
 
 
 def bytes_in(checkpoint: Checkpoint) -> int:
@@ -182,76 +165,6 @@ def test_an_acl_that_is_too_long_to_keep_lets_nobody_read_the_past(house: World,
     assert past.acl == NOBODY
     for identities, might_read in ((client.identities, None), ((SUPER,), True)):
         assert house.tree.history.since(begin, [b"/a"], identities)[0] == (begin + 1, CHANGED, b"/a", might_read)
-
-
-# ---- what cannot be asked for
-
-
-def test_a_revision_that_is_not_reached_or_not_kept_is_refused_with_the_one_that_is(house: World) -> None:
-    history, current = house.tree.history, house.tree.zxid
-    with pytest.raises(FutureRevision) as future:
-        value_at(history, b"/", current + 1)
-    assert future.value.current == current
-    history.reset(current)
-    for ask in (
-        lambda: value_at(history, b"/", current - 1),
-        lambda: range_at(history, b"/", current - 1, b"", 10),
-        lambda: history.changes(current - 1, current, 10),
-    ):
-        with pytest.raises(Compacted) as compacted:
-            ask()
-        assert compacted.value.oldest == current
-    assert value_at(history, b"/", current) == house.tree.nodes[b"/"]
-    assert history.since(current - 1) is None
-
-
-def test_what_the_checkpoint_does_not_give_now_cannot_be_told() -> None:
-    house, client, checkpoint = kept()
-    client.create(b"/a")
-    begin = house.tree.zxid
-    for _ in range(20_000):
-        client.set(b"/a", b"x" * 100)
-    store(house, checkpoint)
-    house.tree.history.read_stored = lambda table, key, part: None
-    with pytest.raises(Unreadable):
-        value_at(house.tree.history, b"/a", begin)
-    assert house.tree.history.since(begin) is None
-
-
-def test_what_the_disk_has_changed_is_not_told() -> None:
-    house, client, checkpoint = kept()
-    client.create(b"/a")
-    begin = house.tree.zxid
-    for _ in range(20_000):
-        client.set(b"/a", b"x" * 100)
-    store(house, checkpoint)
-    blocks = checkpoint.tables[b"history"]
-    first = min(blocks)
-    blocks[first] = blocks[first].replace(b"x", b"y", 1)
-    with pytest.raises(Unreadable, match="not what was stored"):
-        value_at(house.tree.history, b"/a", begin)
-
-
-def test_a_block_that_went_while_it_was_looked_for_cannot_be_told() -> None:
-    house, client, checkpoint = kept(MIB)
-    client.create(b"/a")
-    begin = house.tree.zxid
-    history = house.tree.history
-
-    def write_and_store() -> None:
-        for _ in range(20_000):
-            client.set(b"/a", b"x" * 100)
-        store(house, checkpoint)
-
-    write_and_store()
-    keys = [touch.key for touch in history.touches_of(b"/a", begin)]
-    kept_key = keys[len(keys) // 2]
-    assert history.block(kept_key).revisions[0] == first_revision(kept_key)
-    with pytest.raises(Unreadable, match="no block"):
-        history.block(kept_key[:-1] + bytes((kept_key[-1] ^ 1,)))
-    write_and_store()
-    with pytest.raises(Unreadable, match="no block"):
-        history.block(keys[0])
 
 
 def test_a_lock_that_is_kept_under_another_name_after_its_session_expired_is_two_changes(house: World) -> None:
