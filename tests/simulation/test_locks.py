@@ -15,7 +15,7 @@ from znoded.fencing import InProcessGuard
 from znoded.recipes.tenure import Tenure
 
 #: Seeds that found something once.
-FAILED_SEEDS = (1796185770, 1796187311, 1796205961, 8000236)
+FAILED_SEEDS = (1796185770, 1796187311, 1796205961, 8000236, 1796423431321)
 SEEDS = int(os.environ.get("ZNODED_LOCK_SEEDS", "12"))
 
 

@@ -108,8 +108,9 @@ class Log:
         """
         self._last_index = last_index
         self._hard_state = hard_state
-        with suppress(FileNotFoundError):
-            self._files.remove(self._next_spare_path)
+        if not self._has_next_spare:
+            with suppress(FileNotFoundError):  # an earlier run's: it may be of another size
+                self._files.remove(self._next_spare_path)
         tail_bytes = sum(PREFIX_BYTES + len(payload) for payload in tail)
         try:
             self._make_spare(self._segment_bytes + tail_bytes)

@@ -183,6 +183,23 @@ def test_log_that_begins_anew_forgets_what_was_before(tmp_path: Path) -> None:
     assert recovery.hard_state == (3, 0, 90)
 
 
+def test_log_that_begins_anew_still_has_the_segment_that_was_kept_to_be_used_again(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    for index in range(1, 61):
+        write(log, ready(entries(index, 1, size_bytes=12), term=1))
+    log.prepare()
+    log.forget(60)
+    assert (tmp_path / "spare.next").exists()
+    snapshot = Snapshot(90, 2, ALONE)
+    log.append(Restart.behind(Ready(1, HardState(3, 0, 90), (90, 2), True, snapshot, (), (), (), (), (), ())))
+    for index in range(91, 191):
+        write(log, ready(entries(index, 3, size_bytes=12), term=3, commit=90))
+    assert not (tmp_path / "spare.next").exists()
+    assert read(tmp_path, 90, 2).entries == [
+        entry for index in range(91, 191) for entry in entries(index, 3, size_bytes=12)
+    ]
+
+
 @pytest.mark.parametrize(
     ("index", "term", "kept"),
     [
